@@ -1,7 +1,7 @@
 """The work of a benchmark's processes, done in this one: quicker, and nothing here is measured."""
 
 import pytest
-from benchmarks.fresh import called
+from benchmarks.fresh import call
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def in_this_process(monkeypatch):
         def run(work, options):
             module, _, function = work.rpartition(".")[2].partition(":")
             worker = instead.get(function) or instead.get(module)
-            return called(work, options) if worker is None else worker(**options)
+            return call(work, options) if worker is None else worker(**options)
 
         monkeypatch.setattr(where, "in_fresh_process", run)
 

@@ -1,15 +1,14 @@
 """The benchmark as a command: ratios of one run, in a table."""
 
 import os
-import re
 import signal
 import time
 
 import paddle.distributed as dist
 import pytest
 from benchmark import main
-from benchmarks.processes import stepping_processes
 from benchmarks.step import measure_step
+from benchmarks.stepping import stepping_processes
 from benchmarks.table import Turns
 from error_codes import raises_code
 from waiting import HANG
@@ -35,29 +34,14 @@ def test_a_peer_that_is_no_checkout_is_named(tmp_path):
         "step --image 0 32",
         "infer --images 0",
         "infer --threads 0",
-        "infer --chart x.txt",
         "labels --lines 0",
     ],
 )
-def test_what_cannot_be_measured_or_drawn_is_refused(words, capsys):
+def test_what_cannot_be_measured_is_refused(words, capsys):
     with pytest.raises(SystemExit) as ended:
         main(words.split())
     assert ended.value.code == 2
     assert words.split()[1] in capsys.readouterr().err
-
-
-@pytest.mark.e2e
-def test_processes_are_compared_with_threads(capfd):
-    command = ["step", "--size", "tiny", "--batch", "2", "--image", "32", "32", "--rounds", "1"]
-    assert main([*command, "--processes", "2"]) == 0
-    shown = capfd.readouterr().out
-    assert re.search(r"^\| 1 process, 2 threads \| (\d+\.\d{3}) \| \1 \| 1\.00 \(", shown, re.MULTILINE)
-    assert re.search(r"^\| 2 processes, 1 thread \| (\d+\.\d{3}) \| \1 \| \d+\.\d\d \(", shown, re.MULTILINE)
-
-
-def test_a_batch_that_the_processes_cannot_share_is_refused(capsys):
-    assert main(["step", "--batch", "3", "--processes", "2"]) == 2
-    assert "--batch 3" in capsys.readouterr().err
 
 
 def broken_steps(how):
@@ -72,7 +56,7 @@ def broken_steps(how):
 def test_the_reason_why_a_process_failed_is_said_at_once(how, reason):
     with (
         raises_code(PPOCRExtError, "process_failed", reason),
-        stepping_processes(2, 1, broken_steps, how) as step,
+        stepping_processes(2, broken_steps, how) as step,
     ):
         began = time.monotonic()
         step("step")

@@ -2,7 +2,7 @@
 
 import numpy as np
 from benchmarks.export_center_data import prepare
-from benchmarks.export_center_worker import measure
+from benchmarks.passes import make_centers
 from benchmarks.whole import difference
 
 from ppocr_ext.run import compiled_models
@@ -11,7 +11,7 @@ from ppocr_ext.run import compiled_models
 def test_every_line_is_read_correctly_and_counts(tmp_path, monkeypatch):
     monkeypatch.setattr(compiled_models, "LEAST_SAMPLES", 7)
     prepare(str(tmp_path), "tiny", lines=6, batch=4)
-    found = measure(str(tmp_path), ["centers", "engine"])
+    found = make_centers(str(tmp_path), ["centers", "engine"])
     # the six twice, so that networks are compiled
     assert (found["lines"], found["correct"], len(found["images_per_second"])) == (12, 12, 2)
     with np.load(tmp_path / "ours.npz") as ours:

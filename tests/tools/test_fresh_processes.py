@@ -33,7 +33,7 @@ def worker(tmp_path, monkeypatch):
         """
         (tmp_path / "one_worker.py").write_text(textwrap.dedent(text))
         monkeypatch.syspath_prepend(tmp_path)
-        return "one_worker"
+        return "one_worker:measure"
 
     return write
 

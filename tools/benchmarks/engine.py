@@ -1,11 +1,11 @@
-"""What compiling a network saves: seconds of a batch, against the network in the same process, and peak memory."""
+"""What a compiled network saves: seconds of a batch against the network in the same process, and peak memory."""
 
 from __future__ import annotations
 
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -27,46 +27,45 @@ from ppocr_ext.run.device import tune_cpu
 
 TEACHER, STUDENT = "teacher, all outputs", "student, evaluation"
 NETWORK, COMPILED, BFLOAT16 = "network", "compiled", "compiled, bfloat16"
-OPENVINO_BFLOAT16 = "OpenVINO, bfloat16"
-# engine and type by what is in the tables
-ENGINES = {
+ENGINES = {  # engine and type by the name in the tables
     COMPILED: (runners.PADDLE, FLOAT32),
     "ONNX Runtime": (runners.ONNXRUNTIME, FLOAT32),
     "OpenVINO": (runners.OPENVINO, FLOAT32),
     BFLOAT16: (runners.PADDLE, "bfloat16"),
-    OPENVINO_BFLOAT16: (runners.OPENVINO, "bfloat16"),
+    "OpenVINO, bfloat16": (runners.OPENVINO, "bfloat16"),
 }
+Kind = tuple[str, str]  # a pass, and what computes it
 _WORKER = "benchmarks.engine:measure_passes"
 
 
 @dataclass
 class EngineCosts:
-    """Seconds and peak memory by what was measured, and how.
+    """Seconds and peak memory by the kind of pass.
 
     Attributes:
         setting: in words.
-        difference: largest of an output in float32, as a share of the largest value.
-        bfloat16_difference: root mean square of those of an output in bfloat16, as a share of the output's.
-        seconds: of a batch.
-        peak: bytes of a process with one kind alone.
-        first: seconds of the first pass of what is compiled, without a stored graph if there was none. Types of one
-            engine share a graph, and all engines Paddle's.
+        difference: the largest of an output in float32, as a share of the largest value.
+        bfloat16_difference: root mean square of the differences in bfloat16, as a share of the output's.
+        seconds: of each round.
+        peak: bytes of a process that only does this kind.
+        first: seconds of the first pass of compiled networks; it makes the graph if none is stored. Types of one
+            engine share a graph, and all engines use Paddle's.
     """
 
     setting: str
-    difference: float = 0.0
-    bfloat16_difference: float = 0.0
-    seconds: dict[tuple[str, str], list[float]] = field(default_factory=dict)
-    peak: dict[tuple[str, str], int] = field(default_factory=dict)
-    first: dict[tuple[str, str], float] = field(default_factory=dict)
+    difference: float
+    bfloat16_difference: float
+    seconds: dict[Kind, list[float]]
+    first: dict[Kind, float]
+    peak: dict[Kind, int]
 
     @property
     def agrees(self) -> bool:
-        """True if outputs are near enough; NaN is no agreement."""
+        """True if the outputs are close enough; NaN is no agreement."""
         return self.difference <= TOLERANCE and self.bfloat16_difference <= BFLOAT16_TOLERANCE
 
     def to_markdown(self) -> str:
-        """A table with ratios to the network itself."""
+        """Return a table with ratios to the network itself."""
         rows = []
         for (what, how), times in self.seconds.items():
             first = f"{self.first[what, how]:.1f}" if (what, how) in self.first else ""
@@ -77,43 +76,45 @@ class EngineCosts:
             )
         head = ["pass", "by", "seconds (median)", "seconds (best)", "faster by (of rounds)"]
         head += ["peak memory, MB", "first pass, s"]
-        said = (
-            f"Outputs {verdict(self.agrees)}: they differ by {self.difference:.1e} of the largest value at most (limit "
+        result = (
+            f"Outputs {verdict(self.agrees)}: they differ by at most {self.difference:.1e} of the largest value (limit "
             f"{TOLERANCE:.0e}); in bfloat16 by {self.bfloat16_difference:.2%} in the root mean square (limit "
             f"{BFLOAT16_TOLERANCE:.0%})"
         )
-        return report(self.setting, (head, rows), said)
+        return report(self.setting, (head, rows), result)
 
 
 def measure_engine(size: str, batch: int = 16, rounds: int = 5) -> EngineCosts:
     """Measure the teacher's pass of a distillation step, and the student's of an evaluation.
 
     Args:
-        size: ``"tiny"`` (the quickstart's models) or ``"full"`` (SVTRv2 teacher, RepSVTR student).
+        size: key of ``SIZES``.
         batch: images.
-        rounds: measured rounds after one to warm up; all kinds are taken in turns.
+        rounds: measured rounds after one to warm up; all kinds take turns.
 
     Raises:
         PPOCRExtError: a process failed.
     """
     height, width = SIZES[size][1]
-    costs = EngineCosts(f"{size}: batch {batch}, {height}x{width}, {threads()}, {machine()}, {rounds} rounds")
     kinds = [(what, how) for what in (TEACHER, STUDENT) for how in (NETWORK, *_installed(what))]
-    passes = kinds * (rounds + 1)
-    found = in_fresh_process(_WORKER, {"size": size, "batch": batch, "passes": passes})
-    costs.difference, costs.bfloat16_difference = found["difference"], found["bfloat16_difference"]
-    costs.first = {
-        kind: first for kind, first in zip(kinds, found["seconds"], strict=False) if kind[1] != NETWORK
-    }
-    for index, kind in enumerate(kinds):
-        costs.seconds[kind] = found["seconds"][index + len(kinds) :: len(kinds)]
-        once = in_fresh_process(_WORKER, {"size": size, "batch": batch, "passes": [kind]})
-        costs.peak[kind] = once["peak"]
-    return costs
+
+    def measure(passes: list[Kind]) -> dict[str, Any]:
+        return in_fresh_process(_WORKER, {"size": size, "batch": batch, "passes": passes})
+
+    result = measure(kinds * (rounds + 1))
+    seconds = {kind: result["seconds"][place :: len(kinds)] for place, kind in enumerate(kinds)}
+    return EngineCosts(
+        f"{size}: batch {batch}, {height}x{width}, {threads()}, {machine()}, {rounds} rounds",
+        result["difference"],
+        result["bfloat16_difference"],
+        seconds={kind: times[1:] for kind, times in seconds.items()},
+        first={kind: times[0] for kind, times in seconds.items() if kind[1] != NETWORK},
+        peak={kind: measure([kind])["peak"] for kind in kinds},
+    )
 
 
 def _installed(what: str) -> list[str]:
-    """Return what can compute a pass on this machine; the student has float32 only."""
+    """Return what can compute a pass on this machine, other than the network; the student has float32 only."""
     types = [FLOAT32] + ["bfloat16"] * (what == TEACHER and has_bfloat16())
     return [
         how
@@ -123,25 +124,23 @@ def _installed(what: str) -> list[str]:
 
 
 def measure_passes(size: str, batch: int, passes: list[list[str]]) -> dict[str, Any]:
-    """Passes over one batch, one after another.
+    """Do passes over one batch, one after another.
 
     Args:
-        size: ``"tiny"`` or ``"full"``.
+        size: key of ``SIZES``.
         batch: images.
-        passes: what and how: the teacher with all that losses can read, or the student in evaluation; the network or
-            what is compiled of it. The first pass of each kind compiles and warms up.
+        passes: kinds; the first pass of each kind compiles and warms up.
 
     Returns:
-        ``seconds`` of each pass, ``peak`` memory of the process in bytes, the largest ``difference`` of an output from
-        the network's, as a share of the largest value (at least 1), and ``bfloat16_difference``: the largest root mean
-        square of the differences in bfloat16, as a share of the output's.
+        ``seconds`` of each pass, ``peak`` memory of the process in bytes, and the differences of
+        :class:`EngineCosts`.
     """
     tune_cpu()
     (height, width), (config, charset) = SIZES[size][1], networks_of(size)
     paddle.seed(0)
     models = build_model(config.at("Architecture").thaw()).models
     images, *labels = batch_of(config, charset, batch, height, width)
-    calls: dict[tuple[str, str], Callable[[], Any]] = {}
+    calls: dict[Kind, Callable[[], Any]] = {}
     for what, network, request in ((TEACHER, models["Teacher"], TRAIN), (STUDENT, models["Student"], EVAL)):
         network.eval()
         calls[what, NETWORK] = partial(network, images, labels, request)
@@ -166,13 +165,13 @@ def measure_passes(size: str, batch: int, passes: list[list[str]]) -> dict[str, 
 
 
 def _difference(
-    outputs: dict[tuple[str, str], Any], dtype: str, size: Callable[[np.ndarray], float], least: float = 0.0
+    outputs: dict[Kind, Any], dtype: str, size: Callable[[np.ndarray], float], least: float = 0.0
 ) -> float:
     """Return the largest size of a difference from a network's output, as a share of that output's size."""
-    found = [0.0]
+    shares = [0.0]
     for what, how in outputs:
         if how != NETWORK and ENGINES[how][1] == dtype and (what, NETWORK) in outputs:
             pair = (paddle.utils.flatten(outputs[what, each]) for each in (NETWORK, how))
             for left, right in zip(*pair, strict=True):
-                found.append(size(left.numpy() - right.numpy()) / max(least, size(left.numpy())))
-    return max(found)
+                shares.append(size(left.numpy() - right.numpy()) / max(least, size(left.numpy())))
+    return max(shares)

@@ -1,7 +1,7 @@
-"""Lines that a recogniser reads correctly, without training one: their labels are what it reads.
+"""Lines that a network with random weights reads correctly: their labels are what it reads.
 
-Centers are made of lines read correctly. The classifier of a network with random weights is scaled so that the frames
-of random images spread over the classes and most are blanks; lines whose reading can be a label are kept.
+Centers are made of correctly read lines. The classifier is scaled so that the frames of random images spread over the
+classes and most are blanks; a line is kept if its reading can be a label.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from ppocr_ext.run.device import tune_cpu
 
 _REPEATED = "repeated.txt"
 _CHUNK = 32  # images read at a time
-_TRIES = 40  # times as many images as lines are looked through at most
+_TRIES = 40  # images to try for each line
 _BLANKS = 0.6  # share of frames
-_CLEAR = 0.002  # at least, between the two best logits of a frame: rounding must not change what is read
-_NEVER = -1e4  # bias of a class that is not to be read
+_CLEAR = 0.002  # least difference of the two best logits of a frame: rounding must not change the reading
+_NEVER = -1e4  # bias of a class that must not be read
 _PATCH = 8  # pixels of one patch of grey
 
 
@@ -42,15 +42,15 @@ def prepare(folder: str, size: str, lines: int, batch: int) -> dict[str, Any]:
 
     Args:
         folder: an empty one.
-        size: ``"tiny"`` or ``"full"``.
+        size: key of ``SIZES``.
         lines: to write.
         batch: lines of a batch.
 
     Returns:
-        ``setting``: a few words on networks and Paddle.
+        Nothing: an empty answer.
 
     Raises:
-        PPOCRExtError: the network reads too few lines so that their reading can be a label.
+        PPOCRExtError: too few readings can be a label.
     """
     tune_cpu()
     place, charset = Path(folder), charset_of(size)
@@ -64,31 +64,28 @@ def prepare(folder: str, size: str, lines: int, batch: int) -> dict[str, Any]:
     single, _ = config_of_model(fresh, "Student", "eval")
     model = build_model(single.at("Architecture").thaw())
     model.eval()
-    found: list[str] = []
-    longest = int(config.at("Global.max_text_length")) - 2  # NRTR wants room for two symbols
+    labels: list[str] = []
+    longest = int(config.at("Global.max_text_length")) - 2  # NRTR adds two symbols
     for number, (image, text) in enumerate(_readings(model, charset, (height, width))):
-        if len(found) == lines:
+        if len(labels) == lines:
             break
         if number == lines * _TRIES:
             raise PPOCRExtError(
-                f"Only {len(found)} of {number} random text lines can be read. Fix: give fewer --lines.",
+                f"Only {len(labels)} of {number} random text lines can be read. Fix: give fewer --lines.",
                 code="too_few_samples",
             )
         if 0 < len(text) <= longest:
-            cv2.imwrite(str(place / f"{len(found)}.png"), image)
-            found.append(f"{len(found)}.png\t{text}\n")
-    write_text(place / "lines.txt", "".join(found))
+            cv2.imwrite(str(place / f"{len(labels)}.png"), image)
+            labels.append(f"{len(labels)}.png\t{text}\n")
+    write_text(place / "lines.txt", "".join(labels))
     least = max(lines, compiled_models.LEAST_SAMPLES)  # for fewer, networks are not compiled
-    write_repeated(place / _REPEATED, [line.encode() for line in found], math.ceil(least / lines) * lines)
+    write_repeated(place / _REPEATED, [line.encode() for line in labels], math.ceil(least / lines) * lines)
     paddle.save(model.state_dict(), str(place / "student.pdparams"))
-    return {
-        "setting": f"{height}x{width}, {charset.ctc_classes} classes, Paddle {paddle.__version__} on "
-        f"{paddle.get_device()}"
-    }
+    return {}
 
 
 def config_to_read(folder: Path) -> Config:
-    """Return the config that :func:`prepare` has written, with the label file that names the lines again and again."""
+    """Return the config of :func:`prepare`, with the label file that repeats the lines."""
     lines = [str(folder / _REPEATED)]
     return load([folder / "config.yml"]).with_values(
         {f"{mode}.dataset.label_file_list": lines for mode in ("Train", "Eval")}
@@ -113,7 +110,7 @@ def _places(folder: Path, charset: Charset, batch: int) -> dict[str, Any]:
 
 
 def _readings(model: Any, charset: Charset, size: tuple[int, int]) -> Iterator[tuple[np.ndarray, str]]:
-    """Images [H, W, 3] without end, and what is read on them; empty where it is not clear."""
+    """Yield images [H, W, 3] without end, with their readings; an unclear reading is empty."""
     rng, scaled = np.random.default_rng(0), False
     while True:
         images = [_image(rng, *size) for _ in range(_CHUNK)]
@@ -136,7 +133,7 @@ def _image(rng: np.random.Generator, height: int, width: int) -> np.ndarray:
 
 
 def _spread_frames(model: Any, logits: np.ndarray, charset: Charset) -> None:
-    """Scale the classifier so that each class has logits of mean 0 and deviation 1, and the blank its share."""
+    """Scale the classifier: logits of each class with mean 0 and deviation 1, and ``_BLANKS`` of the frames blank."""
     frames = logits.reshape(-1, logits.shape[-1]).astype("float64")
     mean, deviation = frames.mean(axis=0), frames.std(axis=0) + 1e-12
     frames = (frames - mean) / deviation
@@ -150,7 +147,7 @@ def _spread_frames(model: Any, logits: np.ndarray, charset: Charset) -> None:
 
 
 def _read(logits: np.ndarray, charset: Charset) -> str:
-    """Greedy CTC reading of one line [T, C]; empty where two classes of a frame are near each other."""
+    """Return the greedy CTC reading of logits [T, C]; empty if two classes of a frame are too close."""
     second, best = np.partition(logits, -2, axis=-1)[:, -2:].T
     if (best - second < _CLEAR).any():
         return ""

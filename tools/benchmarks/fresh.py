@@ -1,4 +1,4 @@
-"""Work done in a process of its own, so that its memory is that of nothing else and its death is told."""
+"""Work in a new process: its memory is its own, and the caller reports how it ended."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from benchmarks.fresh import answer; answer(*sys.argv[2:])"
 )
-_LAST = 15  # lines of what a process said that a message repeats
+_LAST = 15  # lines of a process's output in an error message
 
 
 def in_fresh_process(work: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Call a function in a new process; return its answer.
 
-    The process finds modules where this one does: they are of the same package, and not in the current folder.
+    The process finds modules where this one does.
 
     Args:
-        work: ``module:function``; without a function, ``measure`` of the module.
-        options: arguments of the function; can be written as JSON, as its answer.
+        work: ``module:function``.
+        options: arguments of the function; like its answer, they can be written as JSON.
 
     Raises:
-        PPOCRExtError: the work failed; the message is its own, or the last lines that the process said.
+        PPOCRExtError: the work failed; the message is its own, or the last lines that the process printed.
     """
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "answer.json"
@@ -45,31 +45,31 @@ def in_fresh_process(work: str, options: Mapping[str, Any]) -> dict[str, Any]:
         )
         if not out.is_file():
             raise _failure(work, process.returncode, process.stdout)
-        found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
-    if "error" in found:
-        raise PPOCRExtError(found["error"], code=found["code"])
-    return found
+        result: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
+    if "error" in result:
+        raise PPOCRExtError(result["error"], code=result["code"])
+    return result
 
 
-def called(work: str, options: Mapping[str, Any]) -> Any:
-    """Call a function of a module, as :func:`in_fresh_process` names it, in this process."""
+def call(work: str, options: Mapping[str, Any]) -> Any:
+    """Call ``module:function`` in this process."""
     module, _, function = work.partition(":")
-    return getattr(importlib.import_module(module), function or "measure")(**options)
+    return getattr(importlib.import_module(module), function)(**options)
 
 
 def table_of(work: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Call a function that measures; return its ``table``, and whether its results ``agree``."""
-    costs = called(work, options)
+    """Call a function that measures; return its ``table``, and whether its results agree (``agrees``)."""
+    costs = call(work, options)
     return {"table": costs.to_markdown(), "agrees": costs.agrees}
 
 
 def answer(work: str, options: str, out: str) -> None:
-    """Do the work of this process, and write what it answers to the file ``out``."""
+    """Do the work of this process, and write its answer to the file ``out``."""
     try:
-        found = called(work, json.loads(options))
+        result = call(work, json.loads(options))
     except PPOCRExtError as error:
-        found = {"error": str(error), "code": error.code}
-    Path(out).write_text(json.dumps(found), encoding="utf-8")
+        result = {"error": str(error), "code": error.code}
+    Path(out).write_text(json.dumps(result), encoding="utf-8")
 
 
 def how_it_ended(exit_code: int | None) -> str:

@@ -1,4 +1,4 @@
-"""What the check of label files costs by their length: lines a second on one core, and memory.
+"""What the label check costs by the length of a label file: lines a second on one core, and memory.
 
 The bare system calls on the same images (open, seek, read, close) show how much of the time is the check's own.
 """
@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,8 @@ from ppocr_ext.data.label_file import read_label_file
 from ppocr_ext.data.preflight import check_label_files
 from ppocr_ext.data.sample_rules import FrameLimit, SampleRules
 
-IMAGES = 10_000  # different files; the lines of a longer label file name them again
-_PICTURES = 16  # different contents of them: PNG and JPEG in turns
+IMAGES = 10_000  # files; a longer label file names them again
+_PICTURES = 16  # different contents of the files: PNG and JPEG in turns
 _FOLDER = 1000  # images in a folder
 _LABEL = 20  # characters of the longest label
 FIRST, CHARACTERS = 0x4E00, 6000  # Chinese characters of the dictionary
@@ -39,9 +39,9 @@ class LabelCost:
 
     Attributes:
         lines: of the file.
-        usable: that the check found usable: all, if it is right.
+        usable: lines that the check accepts; all, if it is right.
         seconds: of the fastest round.
-        cpu_seconds: of the round that took least: what the machine does besides does not count.
+        cpu_seconds: of the round with the least CPU time.
         bare_seconds: CPU time of the bare system calls for as many images.
         growth: bytes of memory that the first check took.
         peak: bytes of the whole process, with Python and all imports.
@@ -65,11 +65,11 @@ class LabelCosts:
 
     @property
     def agrees(self) -> bool:
-        """Whether the check found all lines usable, which they are."""
+        """True if the check accepted all lines: all are usable."""
         return all(each.usable == each.lines for each in self.costs)
 
     def to_markdown(self) -> str:
-        """A row for each label file."""
+        """Return a row for each label file."""
         head = ["lines", "lines/s", "lines/s of CPU time", "the bare calls", "CPU of the bare calls'"]
         head += ["memory of the check, MB", "of the whole process, MB"]
         rows = [
@@ -78,12 +78,12 @@ class LabelCosts:
             + [megabytes(each.growth), megabytes(each.peak)]
             for each in self.costs
         ]
-        said = "all lines were found usable" if self.agrees else "USABLE LINES WERE REFUSED"
-        return report(self.setting, (head, rows), said)
+        result = "all lines were accepted" if self.agrees else "USABLE LINES WERE REFUSED"
+        return report(self.setting, (head, rows), result)
 
 
 def measure_labels(lines: Sequence[int], rounds: int = 3) -> LabelCosts:
-    """Check drawn label files, each in a process of its own that keeps to one core.
+    """Check drawn label files, each in a new process on one core.
 
     Args:
         lines: of each label file.
@@ -98,10 +98,9 @@ def measure_labels(lines: Sequence[int], rounds: int = 3) -> LabelCosts:
         costs = []
         for count in lines:
             write_repeated(Path(folder) / "list.txt", drawn, count)
-            found = in_fresh_process(
-                "benchmarks.labels:check_repeatedly", {"folder": folder, "rounds": rounds}
-            )
-            costs.append(LabelCost(count, **found))
+            work = {"folder": folder, "rounds": rounds}
+            answer = in_fresh_process("benchmarks.labels:check_repeatedly", work)
+            costs.append(LabelCost(count, **answer))
     setting = f"{min(IMAGES, max(lines)):,} images, {rounds} rounds, {circumstances(before)}"
     return LabelCosts(setting, costs)
 
@@ -125,20 +124,16 @@ def draw_lines(folder: Path, count: int) -> list[bytes]:
 
 
 def write_repeated(file: Path, lines: Sequence[bytes], count: int) -> None:
-    """Write ``count`` lines: those of ``lines``, again and again."""
-    whole, rest = divmod(count, len(lines))
-    block = b"".join(lines)
+    """Write ``count`` lines: ``lines`` again and again."""
     with file.open("wb") as stream:
-        for _ in range(whole):
-            stream.write(block)
-        stream.write(b"".join(lines[:rest]))
+        stream.writelines(islice(cycle(lines), count))
 
 
 def check_repeatedly(folder: str, rounds: int) -> dict[str, Any]:
-    """Check ``list.txt`` of ``folder`` ``rounds`` times by the rules of a training with NRTR and 40 frames.
+    """Check ``list.txt`` of ``folder`` by the rules of a training with NRTR and 40 frames.
 
     Returns:
-        The values of :class:`LabelCost`, all but ``lines``.
+        The values of :class:`LabelCost`, without ``lines``.
     """
     if hasattr(os, "sched_setaffinity"):  # not on macOS
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
@@ -147,12 +142,17 @@ def check_repeatedly(folder: str, rounds: int) -> dict[str, Any]:
     file, growth = Path(folder) / "list.txt", PeakGrowth()
     reports = []
     times = [_timed(lambda: reports.append(check_label_files(file, folder, rules)))]
-    found: dict[str, Any] = {"usable": reports[0].usable, "growth": growth.bytes, "peak": peak_memory()}
+    memory = {"growth": growth.bytes, "peak": peak_memory()}
     times += [_timed(lambda: check_label_files(file, folder, rules)) for _ in range(rounds - 1)]
     images = [f"{folder}/{line.images[0]}" for line in islice(read_label_file(file), IMAGES)]
     bare = min(_timed(lambda: _touch(images))[1] for _ in range(rounds))
-    found |= {"seconds": min(wall for wall, _ in times), "cpu_seconds": min(cpu for _, cpu in times)}
-    return {**found, "bare_seconds": bare / len(images) * reports[0].total}
+    return {
+        "usable": reports[0].usable,
+        "seconds": min(wall for wall, _ in times),
+        "cpu_seconds": min(cpu for _, cpu in times),
+        "bare_seconds": bare / len(images) * reports[0].total,
+        **memory,
+    }
 
 
 def _timed(work: Callable[[], object]) -> tuple[float, float]:
@@ -162,7 +162,7 @@ def _timed(work: Callable[[], object]) -> tuple[float, float]:
 
 
 def _touch(paths: list[str]) -> None:
-    """Make the system calls without which no image can be looked at."""
+    """Make the system calls that any look at an image needs."""
     for path in paths:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
         os.lseek(handle, 0, os.SEEK_END)

@@ -1,7 +1,7 @@
-"""The arithmetic limit of a network: its multiply-adds, and how fast this machine does them (in a process of its own).
+"""The arithmetic limit of a network: its multiply-adds, and how fast this machine does them.
 
-A multiply-add is a product and a sum, two floating-point operations. Only convolutions, linear layers and the products
-of attention are counted: all else is at most a few per cent of the arithmetic.
+A multiply-add is a product and a sum: two floating-point operations. Only convolutions, linear layers and the products
+of attention count: everything else is at most a few per cent of the arithmetic.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ppocr_ext.run.freezing import restrict_outputs
 OPERATIONS = 2  # of a multiply-add
 BACKWARD = 2  # times the products of a forward pass: gradients of the inputs, and of the weights
 _SIZE = (
-    1024  # of the square matrices whose product is timed: some milliseconds, so that a round is undisturbed
+    1024  # of the square matrices: their product takes only milliseconds, so that few rounds are disturbed
 )
 _MOMENTS = 2  # of AdamW, for each trained weight
 _FLOAT32 = 4  # bytes
@@ -41,10 +41,9 @@ def measure(folder: str) -> dict[str, Any]:
         folder: as :func:`benchmarks.step_data.prepare` leaves it.
 
     Returns:
-        Multiply-adds of one image: ``teacher`` and ``student`` in a forward pass with all that the losses read,
-        and ``reading``, the student with its CTC branch alone, folded as it is compiled. ``speed``: floating-point
-        operations a second. ``weights``: bytes of all weights, and of
-        gradients and moments of those that are trained.
+        ``teacher`` and ``student``: multiply-adds of one image in a forward pass with all that the losses read.
+        ``reading``: the student with only its CTC branch, folded as it is compiled. ``speed``: floating-point
+        operations a second. ``weights``: bytes of all weights, and of gradients and moments of the trained ones.
     """
     tune_cpu()
     config = config_of(Path(folder))
@@ -54,27 +53,26 @@ def measure(folder: str) -> dict[str, Any]:
     reads = build_loss(config.at("Loss").thaw()).required_outputs()
     model = restrict_outputs(model, reads, config)
     model.train()
-    found: dict[str, Any] = {}
+    limits: dict[str, Any] = {}
     for name, request in model.train_requests.items():
         network = model.models[name]
-        found[name.lower()] = multiply_adds([network], partial(network, images, labels, request))
+        limits[name.lower()] = multiply_adds([network], partial(network, images, labels, request))
     request = model.Student.eval_request
     reader = inference_copy(model.Student, request)
-    found["reading"] = multiply_adds([reader], partial(reader, images, labels, request))
+    limits["reading"] = multiply_adds([reader], partial(reader, images, labels, request))
     trained = sum(each.size for each in model.parameters() if not each.stop_gradient)
     weights = sum(each.size for each in model.state_dict().values())
-    found["weights"] = _FLOAT32 * (weights + (1 + _MOMENTS) * trained)
-    return {**found, "speed": product_speed()}
+    limits["weights"] = _FLOAT32 * (weights + (1 + _MOMENTS) * trained)
+    return {**limits, "speed": product_speed()}
 
 
 def multiply_adds(networks: Iterable[nn.Layer], run: Callable[[], Any]) -> int:
-    """Count the multiply-adds of ``networks`` while ``run`` calls them; Paddle's ``matmul`` counts whoever calls it."""
+    """Count the multiply-adds of ``networks`` while ``run`` calls them, and of all calls of Paddle's ``matmul``."""
     counts = [0]
 
     def of_layer(layer: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        per_element = math.prod(
-            layer.weight.shape[1:]
-        )  # [outputs, inputs / groups, …]; transposed: [inputs, …]
+        # weights [outputs, inputs / groups, …]; transposed: [inputs, …]
+        per_element = math.prod(layer.weight.shape[1:])
         if isinstance(layer, nn.Linear):
             per_element = layer.weight.shape[0]
         counts[0] += per_element * (inputs[0] if isinstance(layer, _TRANSPOSED) else output).size
@@ -95,13 +93,13 @@ def multiply_adds(networks: Iterable[nn.Layer], run: Callable[[], Any]) -> int:
 
 @contextmanager
 def _counted_products(counts: list[int]) -> Iterator[None]:
-    """Add the multiply-adds of ``paddle.matmul`` to ``counts[0]``; attention calls it, and layers do not."""
+    """Add the multiply-adds of ``paddle.matmul`` to ``counts[0]``; attention calls it, layers do not."""
     matmul = paddle.matmul
 
     def product(x: Tensor, y: Tensor, transpose_x: bool = False, transpose_y: bool = False) -> Tensor:
-        found = matmul(x, y, transpose_x, transpose_y)
-        counts[0] += found.size * x.shape[-2 if transpose_x else -1]
-        return found
+        output = matmul(x, y, transpose_x, transpose_y)
+        counts[0] += output.size * x.shape[-2 if transpose_x else -1]
+        return output
 
     paddle.matmul = product
     try:

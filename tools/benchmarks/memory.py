@@ -1,7 +1,7 @@
 """Peaks of this process's resident memory.
 
-On Linux the kernel's own mark of the highest level (``VmHWM``) is read; it begins anew with each program, where
-``ru_maxrss`` begins at the level of the process that started it. Elsewhere ``ru_maxrss`` is all there is.
+On Linux this is the kernel's ``VmHWM``, which begins anew with each program. ``ru_maxrss``, used elsewhere, begins at
+the level of the parent process.
 """
 
 from __future__ import annotations
@@ -19,16 +19,15 @@ _RESET_MARK = "5"  # see proc(5)
 
 
 def peak_memory() -> int:
-    """Bytes that this process had resident at most, since it began or since :class:`PeakGrowth` was made."""
+    """Return the largest resident memory in bytes since this process or the last :class:`PeakGrowth` began."""
     return _from_status("VmHWM") if _STATUS.is_file() else _ru_maxrss()
 
 
 class PeakGrowth:
-    """How far resident memory goes above the level that it has when this object is made.
+    """How far resident memory grows above its level at the creation of this object.
 
-    Before, freed memory is given back to the system, so that what follows cannot take it over unseen, and the
-    kernel's mark is set back to the level. Where it cannot be set back (outside Linux), the growth of
-    ``ru_maxrss`` is taken; it is too low if the process had been higher before.
+    First, freed memory is given back to the system, and the kernel's mark is set back to the level. If that is
+    impossible (``exact`` is False; outside Linux), the growth is too low if the process had been larger before.
     """
 
     def __init__(self) -> None:
@@ -49,7 +48,7 @@ class PeakGrowth:
 def _set_back() -> bool:
     try:
         _MARK.write_text(_RESET_MARK)
-    except OSError:  # another system, or a container that does not let it
+    except OSError:  # another system, or a container that forbids it
         return False
     return True
 

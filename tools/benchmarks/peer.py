@@ -1,4 +1,4 @@
-"""A PaddleOCR checkout to compare with, which is not the host of this process."""
+"""A PaddleOCR checkout to compare with; it is not the host of this process."""
 
 from __future__ import annotations
 
@@ -11,15 +11,11 @@ from typing import Any
 
 from ppocr_ext.errors import HostError
 
-_UNUSED = ("imgaug", "imgaug.augmenters")  # imported by ppocr.data, used by augmentation of detection alone
+_UNUSED = ("imgaug", "imgaug.augmenters")  # ppocr.data imports them for the augmentation of detection
 
 
 def require_peer(root: Path) -> None:
-    """Refuse a folder that is no checkout.
-
-    Raises:
-        HostError: it has no ``ppocr/modeling``.
-    """
+    """Raise HostError if the folder has no ``ppocr/modeling``."""
     if not (root / "ppocr" / "modeling").is_dir():
         raise HostError(
             f"--peer {root}: it has no ppocr/modeling. Fix: give the folder of a PaddleOCR checkout.",
@@ -28,15 +24,15 @@ def require_peer(root: Path) -> None:
 
 
 def imported(root: Path, *names: str) -> list[Any]:
-    """Import modules of the checkout ``root`` in place of the host's; names without ``tools`` are below ``ppocr``.
+    """Import modules of the checkout ``root`` instead of the host's; names without ``tools`` are below ``ppocr``.
 
     Raises:
-        HostError: it is no checkout, or cannot be imported.
+        HostError: it is not a checkout, or cannot be imported.
     """
     require_peer(root)
     try:
         importlib.import_module(_UNUSED[0])
-    except (ImportError, AttributeError):  # it cannot be imported with numpy 2
+    except (ImportError, AttributeError):  # numpy 2 breaks it
         for name in _UNUSED:
             sys.modules[name] = ModuleType(name)
         sys.modules[_UNUSED[0]].augmenters = sys.modules[_UNUSED[1]]  # type: ignore[attr-defined]
@@ -47,20 +43,14 @@ def imported(root: Path, *names: str) -> list[Any]:
         return [
             importlib.import_module(name if name.startswith("tools") else f"ppocr.{name}") for name in names
         ]
-    except ImportError as lacking:
-        raise HostError(
-            f"--peer {root} cannot be imported here: {lacking}.", code="missing_package"
-        ) from lacking
+    except ImportError as error:
+        raise HostError(f"--peer {root} cannot be imported: {error}.", code="missing_package") from error
     finally:
         sys.path.remove(str(root))
 
 
 def take_weights(student: Any, state: Mapping[str, Any]) -> None:
-    """Give a checkout's student our weights.
-
-    Raises:
-        HostError: it has other parameters.
-    """
+    """Give a checkout's student our weights; raise HostError if it has other parameters."""
     if any(student.set_state_dict(state)):
         raise HostError(
             "The student of this checkout has other parameters, so it cannot be compared. Fix: use a checkout of "

@@ -1,8 +1,8 @@
 """What a distillation step costs, as ratios measured in one run.
 
-Steps on the same batch, taken in turns: ours as a run does it, with its teacher compiled, not compiled, and from a
-teacher cache; that of the *bare student* (its forward and backward pass and optimizer; no losses); the *bare sum* (that
-and the teacher's forward pass); and that of a PaddleOCR checkout.
+Steps on the same batch, taken in turns: ours as in a run, with its teacher compiled, not compiled, and from a teacher
+cache; the *bare student* (its forward and backward pass and optimizer, without losses); the *bare sum* (the same and
+the teacher's forward pass); and the step of a PaddleOCR checkout.
 """
 
 from __future__ import annotations
@@ -58,24 +58,30 @@ def measure_step(
     """Measure a distillation step.
 
     Args:
-        size: ``"tiny"`` (the quickstart's models) or ``"full"`` (SVTRv2 teacher, RepSVTR student).
+        size: key of ``SIZES``.
         batch: images of it.
         image: height and width in pixels.
         rounds: measured ones.
-        peer: folder of a PaddleOCR checkout to measure as well.
+        peer: folder of a PaddleOCR checkout to measure too.
     """
     if paddle.get_device() == "cpu":
         tune_cpu()
-    config, given, described = setting(size, batch, image)
-    steps = our_steps(config, given)
+    name, default_image = SIZES[size]
+    height, width = image or default_image
+    charset = charset_of(size)
+    config = load([config_path(name)]).with_values({"Loss": losses_of_paddleocr()})
+    config = with_class_counts(config, charset)
+    samples = batch_of(config, charset, batch, height, width)
+    steps = our_steps(config, samples)
     if peer is not None:
-        steps[PEER] = peer_step(config, given, Path(peer))
-    described += f", {threads()}, Paddle {paddle.__version__} on {paddle.get_device()}, {machine()}"
-    return Turns(f"{described}, {rounds} rounds", take_turns(steps, rounds), "step", BARE_SUM)
+        steps[PEER] = peer_step(config, samples, Path(peer))
+    setting = f"{size}: batch {batch}, {height}x{width}, {charset.ctc_classes} classes, {threads()}, "
+    setting += f"Paddle {paddle.__version__} on {paddle.get_device()}, {machine()}, {rounds} rounds"
+    return Turns(setting, take_turns(steps, rounds), "step", BARE_SUM)
 
 
 def take_turns(kinds: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
-    """Call each kind of work in each round, after :data:`WARM_UP` rounds; return the seconds by kind."""
+    """Do each kind of work in each round, after :data:`WARM_UP` rounds; return the seconds by kind."""
     seconds: dict[str, list[float]] = {name: [] for name in kinds}
     for turn in range(rounds + WARM_UP):
         for name, work in kinds.items():
@@ -88,22 +94,8 @@ def take_turns(kinds: Mapping[str, Callable[[], object]], rounds: int) -> dict[s
     return seconds
 
 
-def setting(
-    size: str, batch_size: int, image: tuple[int, int] | None
-) -> tuple[Config, list[paddle.Tensor], str]:
-    """Return the config of a distillation, a batch, and what both are in words."""
-    name, default_image = SIZES[size]
-    height, width = image or default_image
-    charset = charset_of(size)
-    config = with_class_counts(
-        load([config_path(name)]).with_values({"Loss": losses_of_paddleocr()}), charset
-    )
-    described = f"{size}: batch {batch_size}, {height}x{width}, {charset.ctc_classes} classes"
-    return config, batch_of(config, charset, batch_size, height, width), described
-
-
 def losses_of_paddleocr() -> dict[str, Any]:
-    """Return a section ``Loss`` of losses that PaddleOCR has too."""
+    """Return a section ``Loss`` whose losses PaddleOCR has too."""
     losses: dict[str, Any] = load([config_path("svtrv2/distill.yml")]).at("Loss").thaw()
     return losses
 
@@ -128,25 +120,25 @@ def optimizer_of(config: Config, model: Any, build: Any = build_optimizer) -> An
 
 
 def compiled_kinds() -> dict[str, tuple[str, str]]:
-    """Return the engine and type of each kind of compiled teacher that this machine has."""
+    """Return engine and type of each kind of compiled teacher that this machine can run."""
     kinds = {COMPILED: PADDLE}
     if OPENVINO_ENGINE in other_engines(runners.FLOAT32):
         kinds[OPENVINO] = OPENVINO_ENGINE
-    found = {kind: (engine, runners.FLOAT32) for kind, engine in kinds.items()}
+    types = {kind: (engine, runners.FLOAT32) for kind, engine in kinds.items()}
     if runners.has_bfloat16():
         for kind, engine in kinds.items():
-            found[{COMPILED: BFLOAT16, OPENVINO: OPENVINO_BFLOAT16}[kind]] = (engine, runners.BFLOAT16)
-    return found
+            types[{COMPILED: BFLOAT16, OPENVINO: OPENVINO_BFLOAT16}[kind]] = (engine, runners.BFLOAT16)
+    return types
 
 
 def our_steps(config: Config, batch: list[paddle.Tensor], cache: Path | None = None) -> dict[str, Step]:
-    """Return our kinds of steps, on one model; with several processes, their gradients are averaged.
+    """Return our kinds of steps, on one model; several processes average their gradients.
 
     Args:
         config: of a distillation.
         batch: images and labels.
-        cache: folder of a teacher cache that has the samples of ``batch``; None: there is no step with a cache, nor one
-            with recomputed activations.
+        cache: folder of a teacher cache that has the samples of ``batch``. Without it, the steps with a cache and those
+            with recomputed activations are left out.
     """
     paddle.seed(0)
     model = build_model(config.at("Architecture").thaw())
@@ -167,12 +159,12 @@ def our_steps(config: Config, batch: list[paddle.Tensor], cache: Path | None = N
             losses = loss(taught(batch[0], data=batch[1:]), batch)
             losses["loss"].backward()
             optimizer.step()
-            optimizer.clear_grad(set_to_zero=False)  # as the optimizer of a run
-            values = {name: value.detach() for name, value in losses.items()}  # as a run does
+            optimizer.clear_grad(set_to_zero=False)  # this and the next lines: as in a run
+            values = {name: value.detach() for name, value in losses.items()}
             window.add(StepDone(position, values, float(optimizer.get_lr()), len(batch[0])))
             if engine is not None and teacher.label != engine:  # the log says why
-                found = f"The teacher is computed by {teacher.label}, not by {engine}."
-                raise PPOCRExtError(found, code="not_compiled")
+                text = f"The teacher is computed by {teacher.label}, not by {engine}."
+                raise PPOCRExtError(text, code="not_compiled")
 
         return step
 
@@ -203,7 +195,7 @@ def our_steps(config: Config, batch: list[paddle.Tensor], cache: Path | None = N
 
 
 def _recomputed(network: Any, step: Step) -> Step:
-    """Return ``step`` with ``Global.recompute``; other steps of the same network stay as they are."""
+    """Return ``step`` with ``Global.recompute``; other steps of the network do not change."""
 
     def recomputed() -> None:
         blocks = recompute_blocks(network)

@@ -1,4 +1,4 @@
-"""A batch of a distillation and a teacher cache that has it, written in a process of its own by the code of a run."""
+"""A batch of a distillation, and a teacher cache that has it, written by the code of a run."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from typing import Any
 
 import numpy as np
 import paddle
-import paddle.distributed as dist
-from paddle import nn
 
 from benchmarks.memory import peak_memory
-from benchmarks.step import Step, losses_of_paddleocr, our_steps
+from benchmarks.step import losses_of_paddleocr
 from ppocr_ext.centers.collect import CollectOptions, collect, config_of_model
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config, load, with_class_counts
@@ -28,21 +26,21 @@ from ppocr_ext.run.run import Run
 
 CACHE = "cache"
 _CONFIG, _BATCH, _TEACHER = "step.yml", "batch.npz", "teacher.pdparams"
-# Factor of the CTC classifier of a teacher with random weights, to whom all classes are nearly equally probable. A
-# cache keeps the probable classes of a trained teacher; with another one it would refuse to serve the losses.
+# Factor of the CTC classifier. A cache keeps the probable classes; with random weights all classes are nearly equally
+# probable, and the cache would refuse to serve the losses.
 _SHARPNESS = 1000.0
 _GROWTH_BATCH = 32
 
 
 def prepare(folder: str, batch: int) -> dict[str, Any]:
-    """Write a config, the weights of its teacher, the cache of one view, and the first batch of a training with it.
+    """Write a config, the weights of its teacher, a cache of one view, and the first batch of a training with it.
 
     Args:
         folder: as :func:`benchmarks.export_center_data.prepare` leaves it.
         batch: images.
 
     Returns:
-        ``setting``: a few words on batch and classes.
+        Nothing: an empty answer.
 
     Raises:
         PPOCRExtError: the cache cannot serve the losses.
@@ -52,7 +50,8 @@ def prepare(folder: str, batch: int) -> dict[str, Any]:
     write_text(place / _CONFIG, config.to_yaml())
     paddle.seed(0)
     teacher = build_model(config_of(place).at("Architecture").thaw()).Teacher
-    sharpen(teacher)
+    weight = classifier_of(ctc_head_of(teacher)).weight
+    weight.set_value(weight * _SHARPNESS)
     paddle.save(teacher.state_dict(), str(place / _TEACHER))
     options = CacheOptions(place / CACHE, views=1)
     build_cache(config, CacheBuilder(config, options), options)
@@ -63,8 +62,7 @@ def prepare(folder: str, batch: int) -> dict[str, Any]:
         )
     arrays = [each.numpy() for each in next(iter(run.train_loader))]
     np.savez(place / _BATCH, *arrays)
-    height, width = arrays[0].shape[2:]
-    return {"setting": f"batch {len(arrays[0])}, {height}x{width}, {run.charset.ctc_classes} classes"}
+    return {}
 
 
 def training_config(folder: Path, batch: int) -> Config:
@@ -100,21 +98,8 @@ def batch_of_run(folder: Path) -> list[paddle.Tensor]:
         return [paddle.to_tensor(arrays[name]) for name in arrays.files]
 
 
-def steps_on_a_share(folder: str) -> dict[str, Step]:
-    """Return the steps on the samples of the batch that fall to this process, by kind."""
-    rank, count = dist.get_rank(), dist.get_world_size()
-    share = [each[rank::count] for each in batch_of_run(Path(folder))]
-    return our_steps(config_of(Path(folder)), share, Path(folder) / CACHE)
-
-
-def sharpen(network: nn.Layer) -> None:
-    """Let one class of each frame be probable."""
-    weight = classifier_of(ctc_head_of(network)).weight
-    weight.set_value(weight * _SHARPNESS)
-
-
 def measure_growth(what: str, folder: str, lines: str) -> dict[str, Any]:
-    """Build all that the command builds, and read each line once.
+    """Do the work of the command: build all that it builds, and read each line once.
 
     Args:
         what: ``"cache"`` (one view) or ``"centers"``.

@@ -15,7 +15,7 @@ SECTIONS = ("step", "eval", "center", "memory", "data")  # of `benchmark.py all`
 
 @dataclass(frozen=True)
 class Spread:
-    """Median, least and largest of some figures."""
+    """Median, smallest and largest of some figures."""
 
     median: float
     least: float
@@ -23,7 +23,7 @@ class Spread:
 
     @classmethod
     def of_ratios(cls, over: Sequence[float], under: Sequence[float]) -> Spread:
-        """The ratios of two figures of each round: what else the machine did in a round is in both."""
+        """Return the ratios of two figures of each round: other work of the machine slows both."""
         ratios = [one / other for one, other in zip(over, under, strict=True)]
         return cls(statistics.median(ratios), min(ratios), max(ratios))
 
@@ -42,7 +42,7 @@ class Turns:
     Attributes:
         setting: in words.
         seconds: of each round, by the name of the kind.
-        what: each of them is, in words.
+        what: head of the column of names.
         base: the kind that others are compared with.
     """
 
@@ -53,7 +53,7 @@ class Turns:
     agrees: bool = True  # there is nothing to compare
 
     def to_markdown(self) -> str:
-        """A table with ratios to the kind ``base``."""
+        """Return a table with ratios to the kind ``base``."""
         rows = [
             [name, f"{statistics.median(times):.3f}", f"{min(times):.3f}"]
             + [f"{Spread.of_ratios(times, self.seconds[self.base])}"]
@@ -63,51 +63,51 @@ class Turns:
         return report(self.setting, (head, rows))
 
 
-Table = tuple[Sequence[str], Sequence[Sequence[str]]]  # head and rows, of cells that are written already
+Table = tuple[Sequence[str], Sequence[Sequence[str]]]  # head and rows of cells
 
 
 def report(*parts: str | Table) -> str:
-    """Paragraphs and tables as Markdown, with an empty line between them; an empty paragraph is left out."""
+    """Return paragraphs and tables as Markdown; empty paragraphs are left out."""
     return "\n\n".join(part if isinstance(part, str) else markdown(*part) for part in parts if part)
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of cells that are written already."""
+    """Return a Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def mean(values: Sequence[float], digits: int) -> str:
-    """Return the mean, and of several values their standard deviation."""
+    """Return the mean, with the standard deviation if there are several values."""
     spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
     return f"{statistics.fmean(values):.{digits}f}{spread}"
 
 
 def verdict(agrees: bool) -> str:
-    """What a table says of results that are compared."""
+    """Return the word for compared results."""
     return "agree" if agrees else "DISAGREE"
 
 
 def megabytes(count: float) -> str:
-    """Bytes in units of 10^6 bytes."""
+    """Return bytes in units of 10^6 bytes."""
     return f"{count / 1e6:,.1f}"
 
 
 def threads() -> str:
-    """Threads of a process's arithmetic, as Paddle takes them when it is imported."""
+    """Return the threads that Paddle takes when it is imported."""
     return f"{os.environ.get('OMP_NUM_THREADS', '1')} threads"
 
 
 def processor() -> str:
-    """The processor's name and how many cores this process sees."""
-    file = Path("/proc/cpuinfo")  # where `platform` has no name
+    """Return the processor's name and the number of cores."""
+    file = Path("/proc/cpuinfo")  # `platform` often has no name
     lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return f"{names[0] if names else platform.processor() or machine()}, {os.cpu_count()} cores"
 
 
 def circumstances(before: float) -> str:
-    """The processor, the date, and the load of the machine: ``before`` (``os.getloadavg()[0]``) and now."""
+    """Return the processor, the date, and the machine's load before (``os.getloadavg()[0]``) and now."""
     return (
         f"{processor()}, {datetime.datetime.now(datetime.UTC):%Y-%m-%d}, load of the machine {before:.1f} before "
         f"and {os.getloadavg()[0]:.1f} after"
@@ -115,5 +115,5 @@ def circumstances(before: float) -> str:
 
 
 def machine() -> str:
-    """The processor's architecture."""
+    """Return the processor's architecture."""
     return platform.machine()

@@ -20,7 +20,7 @@ from benchmarks.step import (
     PEER,
     RECOMPUTED,
 )
-from benchmarks.step_worker import APART
+from benchmarks.stepping import APART
 from benchmarks.table import SECTIONS, Spread, megabytes, report
 
 Run = dict[str, Any]  # what one call has measured: `setting`, `batch`, `arithmetic`, and its sections

@@ -1,4 +1,4 @@
-"""Damage files at random: bits, lengths, numbers, types, and what a path may be instead of a file."""
+"""Damage files at random: bits, lengths, numbers, types; or replace a file by a link, a folder, a pipe."""
 
 from __future__ import annotations
 
@@ -22,17 +22,7 @@ VALUES = [
     None, True, -1, 0, 7, 10**9, 10**18, 10**30, 0.5, 1e308, float("nan"), float("inf"), "", "a", "\x1b[31m\x9b\u202e",
     "../" * 8 + "etc/passwd", "x" * 70_000, [], [1, "a", None], {}, {"a": {"b": 1}}, _DEEP,
 ]  # fmt: skip
-_NUMBERS = [
-    b"-1",
-    b"0",
-    b"9" * 30,
-    b"9" * 5000,
-    b"1e999",
-    b"nan",
-    b"-1e-400",
-    b"1:59:59",
-    b"0x7fffffffffffffff",
-]
+_NUMBERS = b"-1 0 1e999 nan -1e-400 1:59:59 0x7fffffffffffffff".split() + [b"9" * 30, b"9" * 5000]
 _BYTES = [
     b"\0",
     b"\xff" * 8,
@@ -41,17 +31,19 @@ _BYTES = [
     b"\t",
     b"\x1b]0;title\x07",
     b"[" * 3000,
-    "\u202e".encode(),
+    b"\xe2\x80\xae",
 ]
+_CELLS = [b'"', b"'=1+1", b"\\u001b", b"\xe2\x80\xa8", b"../../etc/passwd", b"/dev/zero", b""]
+_ARRAYS = [np.zeros(0), np.full(3, np.nan), np.array(["a", "\x1b"]), np.zeros((0, 5), "int8"), np.array(3)]
 
 
 def damage(file: Path, draw: random.Random, secret: Path) -> str:
-    """Damage ``file``, or put something else in its place; return what was done.
+    """Damage ``file``, or replace it by something else; return what was done.
 
     Args:
         file: exists.
         draw: makes the choices.
-        secret: a file that a link may lead to, and that nobody may change.
+        secret: a file that a link may lead to; nothing may change it.
     """
     kind = draw.random()
     if kind < 0.12:
@@ -59,14 +51,14 @@ def damage(file: Path, draw: random.Random, secret: Path) -> str:
     change = _CHANGES.get(file.suffix)
     if change is not None and kind < 0.65:
         try:
-            content, said = change(file.read_bytes(), draw)
-        except (ValueError, yaml.YAMLError, OverflowError, RecursionError) as error:  # what cannot be written
-            content, said = _bytes(file.read_bytes(), draw)
-            said += f" ({type(error).__name__})"
+            content, text = change(file.read_bytes(), draw)
+        except (ValueError, yaml.YAMLError, OverflowError, RecursionError) as error:  # it cannot be written
+            content, text = _bytes(file.read_bytes(), draw)
+            text += f" ({type(error).__name__})"
     else:
-        content, said = _bytes(file.read_bytes(), draw)
+        content, text = _bytes(file.read_bytes(), draw)
     file.write_bytes(content)
-    return said
+    return text
 
 
 def _replace(file: Path, draw: random.Random, secret: Path) -> str:
@@ -87,7 +79,7 @@ def _replace(file: Path, draw: random.Random, secret: Path) -> str:
 
 
 def _bytes(content: bytes, draw: random.Random) -> tuple[bytes, str]:
-    """Change bytes anywhere, or more often near the start, where sizes stand."""
+    """Change bytes anywhere, or near the start, where files keep sizes."""
     data = bytearray(content)
     end = len(data) if draw.random() < 0.5 else min(len(data), 256)
     places = [draw.randrange(end + 1) for _ in range(draw.randint(1, 12))]
@@ -109,8 +101,8 @@ def _bytes(content: bytes, draw: random.Random) -> tuple[bytes, str]:
     elif how == "number":
         numbers = list(re.finditer(rb"\d+", content))
         if numbers:
-            found = draw.choice(numbers)
-            data[found.start() : found.end()] = draw.choice(_NUMBERS)
+            number = draw.choice(numbers)
+            data[number.start() : number.end()] = draw.choice(_NUMBERS)
     return bytes(data), how
 
 
@@ -119,9 +111,8 @@ def _change_value(tree: Any, draw: random.Random, values: list[Any] = VALUES) ->
     places: list[tuple[Any, Any]] = []
 
     def walk(node: Any) -> None:
-        for key in (
-            list(node) if isinstance(node, dict) else range(len(node)) if isinstance(node, list) else ()
-        ):
+        keys = list(node) if isinstance(node, dict) else range(len(node)) if isinstance(node, list) else ()
+        for key in keys:
             places.append((node, key))
             walk(node[key])
 
@@ -142,37 +133,27 @@ def _change_value(tree: Any, draw: random.Random, values: list[Any] = VALUES) ->
 
 
 def _json(content: bytes, draw: random.Random) -> tuple[bytes, str]:
-    tree, said = _change_value(json.loads(content), draw)
-    return json.dumps(tree).encode(), said
+    tree, text = _change_value(json.loads(content), draw)
+    return json.dumps(tree).encode(), text
 
 
 def _json_line(content: bytes, draw: random.Random) -> tuple[bytes, str]:
     lines = content.splitlines(keepends=True)
     number = draw.randrange(len(lines))
-    changed, said = _json(lines[number], draw)
-    lines[number] = changed + b"\n"
-    return b"".join(lines), f"line {number + 1}: {said}"
+    line, text = _json(lines[number], draw)
+    lines[number] = line + b"\n"
+    return b"".join(lines), f"line {number + 1}: {text}"
 
 
 def _yaml(content: bytes, draw: random.Random) -> tuple[bytes, str]:
-    tree, said = _change_value(yaml.safe_load(content), draw)
-    return yaml.safe_dump(tree, allow_unicode=draw.random() < 0.5, sort_keys=False).encode(), said
+    tree, text = _change_value(yaml.safe_load(content), draw)
+    return yaml.safe_dump(tree, allow_unicode=draw.random() < 0.5, sort_keys=False).encode(), text
 
 
 def _pickle(content: bytes, draw: random.Random) -> tuple[bytes, str]:
-    arrays = [
-        np.zeros(0),
-        np.full(3, np.nan),
-        np.array(["a", "\x1b"]),
-        np.zeros((0, 5), "int8"),
-        np.array(3),
-        b"\xff",
-    ]
-    more = [(1, 2), {1: 2}, {(1, 2): 3}, {2**70: 1}, {1, 2}]
-    tree, said = _change_value(
-        pickle.loads(content), draw, [*VALUES, *arrays, *more]
-    )  # written by this program
-    return pickle.dumps(tree, draw.choice([2, 4])), said
+    values = [*VALUES, *_ARRAYS, b"\xff", (1, 2), {1: 2}, {(1, 2): 3}, {2**70: 1}, {1, 2}]
+    tree, text = _change_value(pickle.loads(content), draw, values)  # this program has written it
+    return pickle.dumps(tree, draw.choice([2, 4])), text
 
 
 def _npz(content: bytes, draw: random.Random) -> tuple[bytes, str]:
@@ -180,21 +161,19 @@ def _npz(content: bytes, draw: random.Random) -> tuple[bytes, str]:
         arrays = dict(whole)
     name = draw.choice(sorted(arrays))
     value = arrays.pop(name)
-    how = draw.choice(
-        ["gone", "renamed", "float", "text", "flat", "empty", "longer", "scalar", "value", "huge", "wide"]
-    )
+    changes: dict[str, Callable[[], Any]] = {
+        "float": lambda: value.astype("float64") if value.dtype.kind in "iufb" else value,
+        "text": lambda: value.astype("U"),
+        "flat": lambda: value.reshape(-1),
+        "empty": lambda: value[:0] if value.ndim else value,
+        "longer": lambda: np.concatenate([value, value]) if value.ndim else value,
+        "scalar": lambda: np.array(3),
+        "wide": lambda: np.repeat(value, 3, axis=-1) if value.ndim else value,
+    }
+    how = draw.choice(["gone", "renamed", "value", *changes])
     if how != "gone":
-        new: dict[str, Callable[[], Any]] = {
-            "float": lambda: value.astype("float64") if value.dtype.kind in "iufb" else value,
-            "text": lambda: value.astype("U"),
-            "flat": lambda: value.reshape(-1),
-            "empty": lambda: value[:0] if value.ndim else value,
-            "longer": lambda: np.concatenate([value, value]) if value.ndim else value,
-            "scalar": lambda: np.array(3),
-            "wide": lambda: np.repeat(value, 3, axis=-1) if value.ndim else value,
-        }
-        arrays["other" if how == "renamed" else name] = new.get(how, value.copy)()
-        if how in ("value", "huge") and value.size and value.dtype.kind in "iuf":
+        arrays["other" if how == "renamed" else name] = changes.get(how, value.copy)()
+        if how == "value" and value.size and value.dtype.kind in "iuf":
             spoilt = arrays[name].reshape(-1)
             spoilt[draw.randrange(len(spoilt))] = draw.choice([-1, 120, 2**31 - 1])
             arrays[name] = spoilt.reshape(value.shape)
@@ -206,17 +185,7 @@ def _npz(content: bytes, draw: random.Random) -> tuple[bytes, str]:
 def _table(content: bytes, draw: random.Random) -> tuple[bytes, str]:
     rows = [line.split(b"\t") for line in content.split(b"\n")]
     row = draw.choice(rows)
-    cells = [
-        *_NUMBERS,
-        *_BYTES,
-        b'"',
-        b"'=1+1",
-        b"\\u001b",
-        "\u2028".encode(),
-        b"../../etc/passwd",
-        b"/dev/zero",
-        b"",
-    ]
+    cells = [*_NUMBERS, *_BYTES, *_CELLS]
     how = draw.choice(["cell", "more", "fewer"])
     if how == "cell":
         row[draw.randrange(len(row))] = draw.choice(cells)
@@ -231,11 +200,7 @@ _CHANGES: dict[str, Callable[[bytes, random.Random], tuple[bytes, str]]] = {
     ".json": _json,
     ".jsonl": _json_line,
     ".yml": _yaml,
-    ".pdparams": _pickle,
-    ".pdopt": _pickle,
-    ".states": _pickle,
-    ".pkl": _pickle,
     ".npz": _npz,
-    ".tsv": _table,
-    ".txt": _table,
+    **dict.fromkeys((".pdparams", ".pdopt", ".states", ".pkl"), _pickle),
+    **dict.fromkeys((".tsv", ".txt"), _table),
 }

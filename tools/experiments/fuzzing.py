@@ -2,12 +2,12 @@
 """Damage files of every kind that the commands read, and check how the commands end.
 
 Each input is one damaged file (`damage.py`) and one command that reads it, in a copy of a small project. Checked: the
-exit code is one that the command documents, with no internal error and no traceback; the peak of memory and the time of
-the processor; no control character in what is printed; nothing outside of the copy changes. The commands run in this
-program's children, many inputs in each, so that a crash or a hang costs one child and is counted.
+exit code is one that the command documents; no internal error, no traceback; peak memory and CPU time; no control
+character in the output; nothing outside of the copy changes. The commands run in child processes, many inputs in each,
+so a crash or a hang only costs one child, and is counted.
 
-`python tools/experiments/fuzzing.py --minutes 60` goes on for an hour; each input follows from `--seed`, its kind and
-its number, so `--only run.json --first 17 --inputs 1 --debug` repeats one.
+`python tools/experiments/fuzzing.py --minutes 60` continues for an hour. Each input follows from `--seed`, its kind and
+its number: `--only run.json --first 17 --inputs 1 --debug` repeats one.
 """
 
 from __future__ import annotations
@@ -47,23 +47,19 @@ from ppocr_ext.recognition.images import read_image  # noqa: E402
 from ppocr_ext.teacher_cache.store import read_facts  # noqa: E402
 
 MEMORY = 1536  # MiB that an input may add to the process
-SECONDS = 30.0  # of the processor, for one input
-WHOLE = -1  # number of the input without damage, which must not be an error
-HANG = 120.0  # seconds without a sign of life
+SECONDS = 30.0  # of CPU time, for one input
+WHOLE = -1  # number of the undamaged input, which must not be an error
+HANG = 120.0  # seconds without an answer
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-_BATCH = (50, 3)  # inputs of a child, and of slow ones: Paddle keeps memory after its check of values
+_BATCH = (50, 3)  # inputs of a child, and of a slow one: Paddle keeps memory after its check of values
 _IN_CI = (24, 3)  # inputs of a kind, of a slow one
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A kind of file, and what reads it.
+    """A kind of file (``file`` in the project), and what reads it: the words of a command, or a function.
 
-    Attributes:
-        file: what is damaged, in the project.
-        reader: words of a command, or a function that takes the file.
-        codes: exit codes that the command documents; an error has 2.
-        slow: it builds a network.
+    ``codes`` are the exit codes that the command documents; an error has 2. ``slow`` commands build a network.
     """
 
     file: str
@@ -111,26 +107,19 @@ _VERDICTS = ("confusions", "predict", "replay")  # commands that end with 1 if t
 
 def subjects() -> list[Subject]:
     """Return all kinds of files."""
-    found = [Subject(file, read_centers) for file in ("centers.npz", "centers.pkl")]
-    found.append(Subject("cache/cache.json", lambda file: read_facts(file.parent)))
-    found += [Subject(f"images/a.{ending}", read_image) for ending in _IMAGES]
+    kinds = [Subject(file, read_centers) for file in ("centers.npz", "centers.pkl")]
+    kinds.append(Subject("cache/cache.json", lambda file: read_facts(file.parent)))
+    kinds += [Subject(f"images/a.{ending}", read_image) for ending in _IMAGES]
     for readers, slow in ((_READERS, False), (_SLOW_READERS, True)):
         for words, files in readers.items():
             codes = (0, 1, 2) if words.startswith(_VERDICTS) else (0, 2)
-            found += [Subject(file, words, codes, slow) for file in files]
-    return found
+            kinds += [Subject(file, words, codes, slow) for file in files]
+    return kinds
 
 
 @dataclass
 class Row:
-    """What happened to the inputs of one kind.
-
-    Attributes:
-        codes: exit codes with their counts.
-        faults: what was wrong, a line each.
-        seconds: the most of the processor that one took.
-        memory: the most that one took, MiB.
-    """
+    """The inputs of one kind: exit codes with their counts, faults, and the largest CPU time and memory (MiB)."""
 
     codes: Counter[int] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
@@ -139,13 +128,7 @@ class Row:
 
 
 class Fuzzing:
-    """The inputs of all kinds, and a table of what happened.
-
-    Args:
-        folder: for the project and its copies.
-        seed: of the damage.
-        debug: print what the commands print.
-    """
+    """The inputs of all kinds, and their table; ``folder`` is for the project and its copies."""
 
     def __init__(self, folder: Path, seed: int, debug: bool = False) -> None:
         self.folder, self.seed, self.debug = folder, seed, debug
@@ -174,7 +157,7 @@ class Fuzzing:
                 self._before = state
 
     def _state(self) -> dict[str, str]:
-        """Return a digest of each file that no input may change, by its path."""
+        """Return the digest, by path, of each file that no input may change."""
         files = (
             path for top in (self.project, self.outside) for path in sorted(top.rglob("*")) if path.is_file()
         )
@@ -182,7 +165,7 @@ class Fuzzing:
         return beside | {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
     def _child(self, subject: Subject, numbers: Sequence[int], row: Row) -> tuple[int, str]:
-        """Try inputs in one child; return how many it finished, and how it ended if that was not by itself."""
+        """Try inputs in one child; return how many it finished, and how it ended if it did not finish all."""
         reader, writer = os.pipe()
         sys.stdout.flush()
         child = os.fork()
@@ -214,36 +197,37 @@ class Fuzzing:
         shutil.rmtree(self.folder / "copies", ignore_errors=True)
         return done, fault
 
-    def _note(self, subject: Subject, row: Row, found: dict[str, Any]) -> None:
-        row.codes[found["code"]] += 1
-        row.seconds, row.memory = max(row.seconds, found["seconds"]), max(row.memory, found["memory"])
-        text, wrong = found["text"], []
-        if found["code"] not in subject.codes or (found["number"] == WHOLE and found["code"] == 2):
-            wrong.append(f"exit code {found['code']}")
+    def _note(self, subject: Subject, row: Row, answer: dict[str, Any]) -> None:
+        code, seconds, memory, text = (answer[key] for key in ("code", "seconds", "memory", "text"))
+        row.codes[code] += 1
+        row.seconds, row.memory = max(row.seconds, seconds), max(row.memory, memory)
+        wrong = []
+        if code not in subject.codes or (answer["number"] == WHOLE and code == 2):
+            wrong.append(f"exit code {code}")
         if "internal error" in text or "Traceback (most recent call last)" in text:
             wrong.append("an internal error")
         if control := _CONTROL.search(text):
             wrong.append(f"the control character {control[0]!r} is printed")
-        if found["seconds"] > SECONDS:
-            wrong.append(f"it takes {found['seconds']:.0f} s of the processor")
-        if found["memory"] > MEMORY:
-            wrong.append(f"it takes {found['memory']:.0f} MiB")
-        said = re.search(r"^.*(internal error|Error).*$", text, re.MULTILINE)
-        shown = f" | {(said[0] if said else text.strip()[-200:])[:300]!r}" if wrong else ""
-        row.faults += [
-            f"{subject.kind} {found['number']}: {each} ({found['damage']}){shown}" for each in wrong
-        ]
+        if seconds > SECONDS:
+            wrong.append(f"it takes {seconds:.0f} s of CPU time")
+        if memory > MEMORY:
+            wrong.append(f"it takes {memory:.0f} MiB")
+        name = f"{subject.kind} {answer['number']}"
+        if wrong:
+            error = re.search(r"^.*(internal error|Error).*$", text, re.MULTILINE)
+            end = (error[0] if error else text.strip()[-200:])[:300]
+            row.faults.append(f"{name}: {', '.join(wrong)} ({answer['damage']}) | {end!r}")
         if self.debug:
-            print(f"--- {subject.kind} {found['number']} ({found['damage']}): {found['code']}\n{text}")
+            print(f"--- {name} ({answer['damage']}): {code}\n{text}")
 
     def _input(self, subject: Subject, number: int) -> dict[str, Any]:
-        """Damage a file of a copy, and run what reads it there."""
+        """Damage a file of a copy, and run its reader there."""
         place = self.folder / "copies" / str(number)
         shutil.copytree(self.project, place)
         os.chdir(place)
         file = place / subject.file
         draw = random.Random(f"{self.seed} {subject.kind} {number}")
-        done = "nothing" if number == WHOLE else damage(file, draw, self.outside / "secret.txt")
+        change = "nothing" if number == WHOLE else damage(file, draw, self.outside / "secret.txt")
         printed = self.folder / "copies" / f"{number}.printed"
         Path("/proc/self/clear_refs").write_text("5")  # the peak of memory begins here
         before, began = _memory("VmRSS"), time.process_time()
@@ -253,18 +237,12 @@ class Fuzzing:
         text = printed.read_bytes().decode("utf-8", "replace").replace(str(self.folder), "")
         os.chdir(self.folder)
         shutil.rmtree(place, ignore_errors=True)
-        return {
-            "number": number,
-            "damage": done,
-            "code": code,
-            "seconds": seconds,
-            "memory": memory,
-            "text": text,
-        }
+        measured = {"code": code, "seconds": seconds, "memory": memory, "text": text}
+        return {"number": number, "damage": change, **measured}
 
     def _call(self, subject: Subject, file: Path) -> int:
         if isinstance(subject.reader, str):
-            with contextlib.suppress(SystemExit):  # of argparse: the words are right, so no input leads there
+            with contextlib.suppress(SystemExit):  # of argparse, which never comes: the words are right
                 return run_command([*subject.reader.split(), *(["--debug"] if self.debug else [])])
             return -1
         try:
@@ -274,23 +252,24 @@ class Fuzzing:
         return 0
 
     def table(self) -> str:
-        """Return the table, as Markdown."""
+        """Return the table as Markdown, the faults, and their number."""
         lines = ["| kind | inputs | exit 0 | 1 | 2 | faults | s | MiB |", "|---|---|---|---|---|---|---|---|"]
         for kind, row in self.rows.items():
             cells = [kind, row.codes.total(), *(row.codes[code] for code in (0, 1, 2)), len(row.faults)]
             lines.append(
                 "| " + " | ".join(map(str, [*cells, f"{row.seconds:.1f}", f"{row.memory:.0f}"])) + " |"
             )
-        return "\n".join(lines)
+        lines += [_CONTROL.sub("?", fault) for fault in self.faults()]
+        inputs = sum(row.codes.total() for row in self.rows.values())
+        return "\n".join([*lines, f"{inputs:,} inputs, {len(self.faults())} faults"])
 
-    @property
     def faults(self) -> list[str]:
-        """All that was wrong."""
+        """Return all faults."""
         return [fault for row in self.rows.values() for fault in row.faults]
 
 
 def _lines(stream: Any, seconds: float) -> Iterator[bytes | None]:
-    """Yield the lines of a pipe, and None if none comes for so long."""
+    """Yield the lines of a pipe, and None if none comes for ``seconds``."""
     left = b""
     while True:
         if not select.select([stream], [], [], seconds)[0]:
@@ -311,7 +290,7 @@ def _memory(name: str) -> float:
 
 @contextlib.contextmanager
 def _output_in(file: Path) -> Iterator[None]:
-    """Let all that this process prints go to a file."""
+    """Write all output of this process to a file."""
     sys.stdout.flush(), sys.stderr.flush()
     saved = [os.dup(1), os.dup(2)]
     with file.open("wb") as stream:
@@ -326,11 +305,7 @@ def _output_in(file: Path) -> Iterator[None]:
 
 
 def _in_child(work: Callable[[], None]) -> None:
-    """Do some work in a child, so that the threads of its libraries are in no process that forks later.
-
-    Raises:
-        RuntimeError: it failed.
-    """
+    """Do some work in a child: the process that forks later must not have the threads of its libraries."""
     child = os.fork()
     if not child:
         try:
@@ -343,62 +318,36 @@ def _in_child(work: Callable[[], None]) -> None:
         raise RuntimeError("the project cannot be made")
 
 
-def fuzz(
-    folder: Path,
-    seed: int,
-    counts: tuple[int, int],
-    only: str = "",
-    first: int = 0,
-    minutes: float = 0,
-    debug: bool = False,
-) -> Fuzzing:
-    """Try inputs of all kinds whose name has ``only`` in it.
-
-    Args:
-        folder: empty.
-        seed: of the damage.
-        counts: inputs of each kind, and of each slow kind, in a round.
-        only: part of the names of kinds.
-        first: number of the first input.
-        minutes: go on with further rounds for so long.
-        debug: print what the commands print.
-    """
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    os.environ |= {"PPOCR_EXT_CACHE": str(folder / "copies" / "cache"), "OMP_NUM_THREADS": "1"}
-    found, until = Fuzzing(folder, seed, debug), time.monotonic() + 60 * minutes
-    open_host()  # imported once for all processes
-    chosen = [subject for subject in subjects() if only in subject.kind]
-    while True:
-        for subject in chosen:
-            found.run(subject, range(first, first + counts[subject.slow]))
-        first += max(counts)
-        if time.monotonic() >= until:
-            return found
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return the exit code: 1 if something was wrong."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--minutes", type=float, default=0, help="go on for so long (default: one round)")
+    parser.add_argument("--minutes", type=float, default=0, help="continue for so long (default: one round)")
     parser.add_argument(
         "--inputs", type=int, nargs="+", default=_IN_CI, metavar="N", help="of a kind, of a slow kind"
     )
     parser.add_argument("--only", default="", metavar="TEXT", help="kinds with this in their names")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=0, metavar="N", help="number of the first input")
-    parser.add_argument("--debug", action="store_true", help="print what the commands print")
+    parser.add_argument("--debug", action="store_true", help="print the output of the commands")
     args = parser.parse_args(argv)
-    counts = (args.inputs[0], args.inputs[-1])
-    with tempfile.TemporaryDirectory() as folder:
-        found = fuzz(Path(folder), args.seed, counts, args.only, args.first, args.minutes, args.debug)
-    print(found.table())
-    for fault in found.faults:
-        print(_CONTROL.sub("?", fault))
-    inputs = sum(row.codes.total() for row in found.rows.values())
-    print(f"{inputs:,} inputs, {len(found.faults)} faults")
-    return 1 if found.faults else 0
+    counts, first, until = (args.inputs[0], args.inputs[-1]), args.first, time.monotonic() + 60 * args.minutes
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        os.environ |= {"PPOCR_EXT_CACHE": str(folder / "copies" / "cache"), "OMP_NUM_THREADS": "1"}
+        fuzzing = Fuzzing(folder, args.seed, args.debug)
+        open_host()  # imported once for all processes
+        kinds = [subject for subject in subjects() if args.only in subject.kind]
+        while True:
+            for subject in kinds:
+                fuzzing.run(subject, range(first, first + counts[subject.slow]))
+            first += max(counts)
+            if time.monotonic() >= until:
+                break
+        print(fuzzing.table())
+    return 1 if fuzzing.faults() else 0
 
 
 if __name__ == "__main__":

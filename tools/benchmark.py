@@ -37,9 +37,10 @@ def positive(text: str) -> int:
 _SIZE = {
     "choices": ("tiny", "full"),
     "default": "tiny",
-    "help": "networks of the quickstart, or full size (default: %(default)s)",
+    "help": "quickstart's networks, or full size (%(default)s)",
 }
 _THREADS = {"type": positive, "help": "CPU threads (default: OMP_NUM_THREADS, else 1, as in Paddle)"}
+_IMAGE = {"type": positive, "nargs": 2, "metavar": ("H", "W"), "help": "default: 32 128, full: 48 320"}
 _PEER = {"metavar": "DIR", "help": "a PaddleOCR checkout to measure too"}
 
 
@@ -68,24 +69,12 @@ _COMMANDS: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
             ),
             "--only": {"choices": SECTIONS, "nargs": "+", "default": SECTIONS, "help": "default: all"},
             "--peer": _PEER,
-            "--out": {
-                "metavar": "DIR",
-                "help": "write performance.json, .md and .png (needs matplotlib); sections measured before stay",
-            },
+            "--out": {"metavar": "DIR", "help": "write performance.json, .md, and .png (needs matplotlib)"},
         },
     ),
     "step": (
         "seconds a distillation step",
-        {
-            **_NETWORKS,
-            "--image": {
-                "type": positive,
-                "nargs": 2,
-                "metavar": ("H", "W"),
-                "help": "default: 32 128, full: 48 320",
-            },
-            "--peer": _PEER,
-        },
+        {**_NETWORKS, "--image": _IMAGE, "--peer": _PEER},
     ),
     "engine": ("seconds and memory of compiled networks", _NETWORKS),
     "infer": (

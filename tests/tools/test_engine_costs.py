@@ -30,7 +30,7 @@ def test_ratios_are_of_passes_in_the_same_round_and_the_first_round_warms_up(
         }
 
     in_this_process(engine, measure_passes=worker)
-    monkeypatch.setattr(engine, "has_bfloat16", lambda: True)
+    monkeypatch.setattr(engine.runners, "has_bfloat16", lambda: True)
     monkeypatch.setattr(engine.runners, "other_engines", lambda dtype: {})
     assert main(["engine", "--size", "tiny", "--batch", "3", "--rounds", "3"]) == code
     shown = capsys.readouterr().out

@@ -26,11 +26,11 @@ def draw_whole(runs: Sequence[Run], file: Path) -> None:
     import matplotlib.pyplot as plt
 
     run_of = {name: run for run in runs for name in run}
-    panels = {}
-    if "step" in run_of:
-        panels["step"] = partial(_steps, run_of["step"])
-    if "memory" in run_of:
-        panels["memory"] = partial(_memory, run_of["memory"])
+    panels = {
+        name: partial(draw, run_of[name])
+        for name, draw in (("step", _steps), ("memory", _memory))
+        if name in run_of
+    }
     if "eval" in run_of or "center" in run_of:
         panels["images"] = partial(_images, run_of)
     if "data" in run_of:

@@ -15,13 +15,12 @@ import paddle
 from benchmarks.fresh import in_fresh_process
 from benchmarks.memory import peak_memory
 from benchmarks.sizes import SIZES, networks_of
-from benchmarks.step import batch_of
-from benchmarks.table import Spread, machine, megabytes, report, threads, verdict
+from benchmarks.step import batch_of, installed
+from benchmarks.table import Spread, megabytes, processor, report, threads, verdict
 from ppocr_ext.config.global_keys import FLOAT32
 from ppocr_ext.inference import runners
 from ppocr_ext.inference.comparison import BFLOAT16_TOLERANCE, TOLERANCE
 from ppocr_ext.inference.compiled import CompiledNetwork
-from ppocr_ext.inference.runners import has_bfloat16
 from ppocr_ext.modeling import EVAL, TRAIN, build_model
 from ppocr_ext.run.device import tune_cpu
 
@@ -40,24 +39,16 @@ _WORKER = "benchmarks.engine:measure_passes"
 
 @dataclass
 class EngineCosts:
-    """Seconds and peak memory by the kind of pass.
-
-    Attributes:
-        setting: in words.
-        difference: the largest of an output in float32, as a share of the largest value.
-        bfloat16_difference: root mean square of the differences in bfloat16, as a share of the output's.
-        seconds: of each round.
-        peak: bytes of a process that only does this kind.
-        first: seconds of the first pass of compiled networks; it makes the graph if none is stored. Types of one
-            engine share a graph, and all engines use Paddle's.
-    """
+    """Seconds and peak memory by the kind of pass."""
 
     setting: str
-    difference: float
-    bfloat16_difference: float
-    seconds: dict[Kind, list[float]]
+    difference: float  # largest of an output in float32, as a share of the largest value
+    bfloat16_difference: float  # root mean square of the differences in bfloat16, as a share of the output's
+    seconds: dict[Kind, list[float]]  # of each round
+    # Seconds of the first pass of compiled networks; it makes the graph if none is stored. Types of one engine share a
+    # graph, and all engines use Paddle's.
     first: dict[Kind, float]
-    peak: dict[Kind, int]
+    peak: dict[Kind, int]  # bytes of a process that only does this kind
 
     @property
     def agrees(self) -> bool:
@@ -91,12 +82,11 @@ def measure_engine(size: str, batch: int = 16, rounds: int = 5) -> EngineCosts:
         size: key of ``SIZES``.
         batch: images.
         rounds: measured rounds after one to warm up; all kinds take turns.
-
-    Raises:
-        PPOCRExtError: a process failed.
     """
     height, width = SIZES[size][1]
-    kinds = [(what, how) for what in (TEACHER, STUDENT) for how in (NETWORK, *_installed(what))]
+    teacher = installed(ENGINES)
+    student = [how for how, (_, dtype) in teacher.items() if dtype == FLOAT32]
+    kinds = [(TEACHER, how) for how in (NETWORK, *teacher)] + [(STUDENT, how) for how in (NETWORK, *student)]
 
     def measure(passes: list[Kind]) -> dict[str, Any]:
         return in_fresh_process(_WORKER, {"size": size, "batch": batch, "passes": passes})
@@ -104,7 +94,7 @@ def measure_engine(size: str, batch: int = 16, rounds: int = 5) -> EngineCosts:
     result = measure(kinds * (rounds + 1))
     seconds = {kind: result["seconds"][place :: len(kinds)] for place, kind in enumerate(kinds)}
     return EngineCosts(
-        f"{size}: batch {batch}, {height}x{width}, {threads()}, {machine()}, {rounds} rounds",
+        f"{size}: batch {batch}, {height}x{width}, {threads()}, {processor()}, {rounds} rounds",
         result["difference"],
         result["bfloat16_difference"],
         seconds={kind: times[1:] for kind, times in seconds.items()},
@@ -113,23 +103,8 @@ def measure_engine(size: str, batch: int = 16, rounds: int = 5) -> EngineCosts:
     )
 
 
-def _installed(what: str) -> list[str]:
-    """Return what can compute a pass on this machine, other than the network; the student has float32 only."""
-    types = [FLOAT32] + ["bfloat16"] * (what == TEACHER and has_bfloat16())
-    return [
-        how
-        for how, (engine, dtype) in ENGINES.items()
-        if dtype in types and engine in (runners.PADDLE, *runners.other_engines(dtype))
-    ]
-
-
 def measure_passes(size: str, batch: int, passes: list[list[str]]) -> dict[str, Any]:
-    """Do passes over one batch, one after another.
-
-    Args:
-        size: key of ``SIZES``.
-        batch: images.
-        passes: kinds; the first pass of each kind compiles and warms up.
+    """Do passes over one batch, one after another; the first pass of each kind compiles and warms up.
 
     Returns:
         ``seconds`` of each pass, ``peak`` memory of the process in bytes, and the differences of

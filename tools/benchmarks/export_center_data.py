@@ -38,7 +38,7 @@ _PATCH = 8  # pixels of one patch of grey
 
 
 def prepare(folder: str, size: str, lines: int, batch: int) -> dict[str, Any]:
-    """Write ``config.yml`` (of a distillation), ``dict.txt``, ``student.pdparams``, images and their lines.
+    """Write ``config.yml`` (of a distillation), ``dict.txt``, ``student.pdparams``, images and their label file.
 
     Args:
         folder: an empty one.
@@ -47,10 +47,7 @@ def prepare(folder: str, size: str, lines: int, batch: int) -> dict[str, Any]:
         batch: lines of a batch.
 
     Returns:
-        Nothing: an empty answer.
-
-    Raises:
-        PPOCRExtError: too few readings can be a label.
+        An empty answer.
     """
     tune_cpu()
     place, charset = Path(folder), charset_of(size)

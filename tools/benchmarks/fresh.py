@@ -44,7 +44,10 @@ def in_fresh_process(work: str, options: Mapping[str, Any]) -> dict[str, Any]:
             check=False,
         )
         if not out.is_file():
-            raise _failure(work, process.returncode, process.stdout)
+            end = "\n".join(process.stdout.strip().splitlines()[-_LAST:])
+            code = "process_killed" if process.returncode == -signal.SIGKILL else "process_failed"
+            text = f"{work} {how_it_ended(process.returncode)}. Its last output:\n{end}"
+            raise PPOCRExtError(text, code=code)
         result: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
     if "error" in result:
         raise PPOCRExtError(result["error"], code=result["code"])
@@ -79,9 +82,3 @@ def how_it_ended(exit_code: int | None) -> str:
     if exit_code is not None and exit_code < 0:
         return f"was ended by {signal.Signals(-exit_code).name}"
     return f"ended with exit code {exit_code} and without a result"
-
-
-def _failure(work: str, exit_code: int, output: str) -> PPOCRExtError:
-    last = "\n".join(output.strip().splitlines()[-_LAST:])
-    code = "process_killed" if exit_code == -signal.SIGKILL else "process_failed"
-    return PPOCRExtError(f"{work} {how_it_ended(exit_code)}. Its last output:\n{last}", code=code)

@@ -101,10 +101,6 @@ def measure_infer(
         rounds: measured turns after one to warm up.
         images: that ``Recognizer.read`` reads in a call.
         peer: folder of a PaddleOCR checkout; its form of the student is measured too.
-
-    Raises:
-        PPOCRExtError: a process failed.
-        HostError: ``peer`` is not a checkout.
     """
     root = None if peer is None else str(Path(peer).resolve())
     if root is not None:
@@ -126,16 +122,10 @@ def measure_infer(
 def prepare(folder: str, size: str, root: str | None) -> dict[str, Any]:
     """Write an inference model of each network, for Paddle Inference and for ONNX Runtime.
 
-    Args:
-        folder: an existing one; each network gets a folder in it.
-        size: key of ``SIZES``.
-        root: a PaddleOCR checkout; its form of the student is written too.
+    ``root`` is a PaddleOCR checkout, whose form of the student is written too, or None.
 
     Returns:
         ``folders`` by the name of the network; ``setting`` in words.
-
-    Raises:
-        HostError: the checkout cannot be imported, or its student has other parameters.
     """
     (height, width), (config, charset) = SIZES[size][1], networks_of(size)
     architecture = config.at("Architecture").thaw()

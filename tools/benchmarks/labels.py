@@ -30,35 +30,25 @@ IMAGES = 10_000  # files; a longer label file names them again
 _PICTURES = 16  # different contents of the files: PNG and JPEG in turns
 _FOLDER = 1000  # images in a folder
 _LABEL = 20  # characters of the longest label
-FIRST, CHARACTERS = 0x4E00, 6000  # Chinese characters of the dictionary
+CHARACTERS = tuple(chr(0x4E00 + number) for number in range(6000))  # Chinese
 
 
 @dataclass(frozen=True)
 class LabelCost:
-    """The check of one label file.
-
-    Attributes:
-        lines: of the file.
-        usable: lines that the check accepts; all, if it is right.
-        seconds: of the fastest round.
-        cpu_seconds: of the round with the least CPU time.
-        bare_seconds: CPU time of the bare system calls for as many images.
-        growth: bytes of memory that the first check took.
-        peak: bytes of the whole process, with Python and all imports.
-    """
+    """The check of one label file."""
 
     lines: int
-    usable: int
-    seconds: float
-    cpu_seconds: float
-    bare_seconds: float
-    growth: int
-    peak: int
+    usable: int  # lines that the check accepts: all, if it is right
+    seconds: float  # of the fastest round
+    cpu_seconds: float  # of the round with the least CPU time
+    bare_seconds: float  # CPU time of the bare system calls for as many images
+    growth: int  # bytes of memory that the first check took
+    peak: int  # bytes of the whole process, with Python and all imports
 
 
 @dataclass(frozen=True)
 class LabelCosts:
-    """What was measured, and the setting in words."""
+    """The setting in words, and the check of each label file."""
 
     setting: str
     costs: Sequence[LabelCost]
@@ -83,15 +73,7 @@ class LabelCosts:
 
 
 def measure_labels(lines: Sequence[int], rounds: int = 3) -> LabelCosts:
-    """Check drawn label files, each in a new process on one core.
-
-    Args:
-        lines: of each label file.
-        rounds: checks of a file; the fastest counts.
-
-    Raises:
-        PPOCRExtError: a process failed.
-    """
+    """Check drawn label files of so many lines, each in a new process on one core; the fastest round counts."""
     before = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="ppocr_ext_") as folder:
         drawn = draw_lines(Path(folder), min(IMAGES, max(lines)))
@@ -112,13 +94,12 @@ def draw_lines(folder: Path, count: int) -> list[bytes]:
     for number in range(_PICTURES):
         pixels = noise.integers(0, 256, (32, 100, 3), np.uint8)
         pictures.append(bytes(cv2.imencode((".png", ".jpg")[number % 2], pixels)[1]))
-    characters = [chr(FIRST + number) for number in range(CHARACTERS)]
     lines = []
     for number in range(count):
         path = Path(f"{number // _FOLDER:04d}", f"word_{number:07d}{('.png', '.jpg')[number % 2]}")
         (folder / path.parent).mkdir(exist_ok=True)
         (folder / path).write_bytes(pictures[number % _PICTURES])
-        label = "".join(draw.choices(characters, k=draw.randint(1, _LABEL)))
+        label = "".join(draw.choices(CHARACTERS, k=draw.randint(1, _LABEL)))
         lines.append(f"{path.as_posix()}\t{label}\n".encode())
     return lines
 
@@ -137,7 +118,7 @@ def check_repeatedly(folder: str, rounds: int) -> dict[str, Any]:
     """
     if hasattr(os, "sched_setaffinity"):  # not on macOS
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    charset = Charset(tuple(chr(FIRST + number) for number in range(CHARACTERS)))
+    charset = Charset(CHARACTERS)
     rules = SampleRules(charset, 25, "nrtr", FrameLimit(40), allow_outside_data_dir=False)
     file, growth = Path(folder) / "list.txt", PeakGrowth()
     reports = []

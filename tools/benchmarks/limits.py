@@ -35,10 +35,7 @@ _CONVOLUTIONS, _TRANSPOSED = (nn.Conv1D, nn.Conv2D), (nn.Conv1DTranspose, nn.Con
 
 
 def measure(folder: str) -> dict[str, Any]:
-    """Count the arithmetic of one image of a batch, and time products of matrices.
-
-    Args:
-        folder: as :func:`benchmarks.step_data.prepare` leaves it.
+    """Count the arithmetic of one image of the batch of :mod:`benchmarks.step_data`, and time products of matrices.
 
     Returns:
         ``teacher`` and ``student``: multiply-adds of one image in a forward pass with all that the losses read.

@@ -34,12 +34,9 @@ _FEATURES = HeadRequest(frozenset({"ctc"}), as_dict=False, features=True)  # as 
 
 
 def make_centers(folder: str, passes: list[str]) -> dict[str, Any]:
-    """Make passes one after another.
+    """Make passes: ``"centers"``, or ``"engine"``: only the forward pass of the compiled network over the same loader.
 
-    Args:
-        folder: of the lines. The last pass of centers writes ``ours.npz`` to it: class ids, centers and counts.
-        passes: ``"centers"``, or ``"engine"``: only the forward pass of the compiled network over the same loader.
-            Each pass opens the network.
+    Each pass opens the network. The last one of centers writes ``ours.npz``: class ids, centers and counts.
 
     Returns:
         ``images_per_second`` of each pass, the number of ``lines``, and how many of them were ``correct``.
@@ -99,19 +96,12 @@ def evaluate(folder: str, rounds: int) -> dict[str, Any]:
 
 
 def measure_peer(folder: str, root: str, rounds: int, what: str) -> dict[str, Any]:
-    """Make passes of a checkout, after one batch to warm up.
+    """Make passes of the checkout ``root``, after one batch to warm up; the teacher of the distillation runs too.
 
-    Args:
-        folder: of the lines. The last pass of centers writes ``peer.npz`` to it: class ids and centers.
-        root: the checkout.
-        rounds: passes.
-        what: ``"centers"`` or ``"evaluation"``; the teacher of the distillation runs too.
+    ``what`` is ``"centers"`` or ``"evaluation"``. The last pass of centers writes ``peer.npz``: class ids and centers.
 
     Returns:
         ``images_per_second`` of each pass, and ``acc`` of an evaluation.
-
-    Raises:
-        HostError: the checkout cannot be imported, or its student has other parameters.
     """
     tune_cpu()
     place = Path(folder)

@@ -1,4 +1,4 @@
-"""The two sizes that are measured: the quickstart's networks, and those of a full-size run."""
+"""The two sizes: ``tiny`` (the quickstart's networks) and ``full`` (SVTRv2 teacher, RepSVTR student)."""
 
 from __future__ import annotations
 
@@ -12,27 +12,16 @@ SIZES = {"tiny": ("quickstart/distill.yml", (32, 128)), "full": ("svtrv2/distill
 
 
 def charset_of(size: str) -> Charset:
-    """Ten digits, or PaddleOCR's 6,623 Chinese characters and the space.
-
-    Raises:
-        HostError: the host has no file of them.
-    """
+    """Return ten digits, or PaddleOCR's 6,623 Chinese characters and the space."""
     if size == "tiny":
         return Charset(characters=tuple("0123456789"), use_space=False, path=None)
     path = open_host().find_file("ppocr/utils/ppocr_keys_v1.txt")
     if path is None:
-        raise HostError(
-            "The host has no ppocr/utils/ppocr_keys_v1.txt, which the full-size benchmark uses.",
-            code="missing_file",
-        )
+        raise HostError("PaddleOCR has no ppocr/utils/ppocr_keys_v1.txt.", code="missing_file")
     return Charset.from_file(path, use_space_char=True)
 
 
 def networks_of(size: str) -> tuple[Config, Charset]:
-    """Return the config of a distillation with its class counts, and its dictionary.
-
-    Raises:
-        HostError: see :func:`charset_of`.
-    """
+    """Return the config of a distillation with its class counts, and its dictionary."""
     charset = charset_of(size)
     return with_class_counts(load([config_path(SIZES[size][0])]), charset), charset

@@ -19,15 +19,12 @@ import paddle.distributed as dist
 
 from benchmarks.peer import imported
 from benchmarks.sizes import SIZES, charset_of
-from benchmarks.table import Turns, machine, threads
+from benchmarks.table import Turns, processor, threads
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config, load, with_class_counts
-from ppocr_ext.config.global_keys import OPENVINO as OPENVINO_ENGINE
-from ppocr_ext.config.global_keys import PADDLE
 from ppocr_ext.errors import PPOCRExtError
 from ppocr_ext.inference import runners
 from ppocr_ext.inference.compiled import CompiledNetwork
-from ppocr_ext.inference.runners import other_engines
 from ppocr_ext.io.resources import config_path
 from ppocr_ext.loop.events import Position, StepDone
 from ppocr_ext.loop.hooks.metrics_log import Window
@@ -48,8 +45,15 @@ NETWORK, COMPILED = "ppocr_ext, teacher not compiled", "ppocr_ext"
 BFLOAT16 = "ppocr_ext, teacher in bfloat16"
 # with the extra package
 OPENVINO, OPENVINO_BFLOAT16 = "ppocr_ext, teacher by OpenVINO", "ppocr_ext, teacher by OpenVINO in bfloat16"
+_TEACHERS = {
+    COMPILED: (runners.PADDLE, runners.FLOAT32),
+    OPENVINO: (runners.OPENVINO, runners.FLOAT32),
+    BFLOAT16: (runners.PADDLE, runners.BFLOAT16),
+    OPENVINO_BFLOAT16: (runners.OPENVINO, runners.BFLOAT16),
+}
 CACHED, PEER = "ppocr_ext, teacher cache", "PaddleOCR"
 RECOMPUTED = ", recomputed activations"  # added to the name of a kind of step
+_LENGTH = {"epochs": 10, "step_each_epoch": 1000}  # of the learning rate's schedule
 
 
 def measure_step(
@@ -76,7 +80,7 @@ def measure_step(
     if peer is not None:
         steps[PEER] = peer_step(config, samples, Path(peer))
     setting = f"{size}: batch {batch}, {height}x{width}, {charset.ctc_classes} classes, {threads()}, "
-    setting += f"Paddle {paddle.__version__} on {paddle.get_device()}, {machine()}, {rounds} rounds"
+    setting += f"Paddle {paddle.__version__} on {paddle.get_device()}, {processor()}, {rounds} rounds"
     return Turns(setting, take_turns(steps, rounds), "step", BARE_SUM)
 
 
@@ -115,20 +119,11 @@ def batch_of(config: Config, charset: Charset, size: int, height: int, width: in
     return [paddle.to_tensor(array) for array in arrays]
 
 
-def optimizer_of(config: Config, model: Any, build: Any = build_optimizer) -> Any:
-    return build(config.at("Optimizer").thaw(), epochs=10, step_each_epoch=1000, model=model)[0]
-
-
-def compiled_kinds() -> dict[str, tuple[str, str]]:
-    """Return engine and type of each kind of compiled teacher that this machine can run."""
-    kinds = {COMPILED: PADDLE}
-    if OPENVINO_ENGINE in other_engines(runners.FLOAT32):
-        kinds[OPENVINO] = OPENVINO_ENGINE
-    types = {kind: (engine, runners.FLOAT32) for kind, engine in kinds.items()}
-    if runners.has_bfloat16():
-        for kind, engine in kinds.items():
-            types[{COMPILED: BFLOAT16, OPENVINO: OPENVINO_BFLOAT16}[kind]] = (engine, runners.BFLOAT16)
-    return types
+def installed(kinds: Mapping[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
+    """Return the kinds whose engine and type this machine can compute."""
+    engines = (runners.PADDLE, *runners.other_engines(runners.FLOAT32))
+    types = [runners.FLOAT32] + [runners.BFLOAT16] * runners.has_bfloat16()
+    return {kind: pair for kind, pair in kinds.items() if pair[0] in engines and pair[1] in types}
 
 
 def our_steps(config: Config, batch: list[paddle.Tensor], cache: Path | None = None) -> dict[str, Step]:
@@ -144,7 +139,7 @@ def our_steps(config: Config, batch: list[paddle.Tensor], cache: Path | None = N
     model = build_model(config.at("Architecture").thaw())
     loss = build_loss(config.at("Loss").thaw())
     model = restrict_outputs(model, loss.required_outputs(), config)
-    optimizer = optimizer_of(config, model)
+    optimizer = build_optimizer(config.at("Optimizer").thaw(), **_LENGTH, model=model)[0]
     if dist.get_world_size() > 1:
         model = data_parallel(model, config)
     window = Window()
@@ -182,15 +177,14 @@ def our_steps(config: Config, batch: list[paddle.Tensor], cache: Path | None = N
     compile_teacher = partial(CompiledNetwork, model.Teacher, model.train_requests["Teacher"], name="Teacher")
     steps = {BARE_STUDENT: bare_student, BARE_SUM: bare_sum}
     steps[NETWORK] = step_with(model.Teacher)
-    for kind, (engine, dtype) in compiled_kinds().items():
+    for kind, (engine, dtype) in installed(_TEACHERS).items():
         label = engine if dtype == runners.FLOAT32 else f"{engine} {dtype}"
         steps[kind] = step_with(compile_teacher(engine=engine, dtype=dtype), label)
     if cache is not None:
-        model.Teacher.set_state_dict(paddle.load(str(cache.with_name("teacher.pdparams"))))  # of the cache
+        model.Teacher.set_state_dict(paddle.load(str(cache.with_name("teacher.pdparams"))))
         steps[CACHED] = step_with(CachedTeacher(Store(cache), model.Teacher, _refuse))
-        steps |= {
-            f"{kind}{RECOMPUTED}": _recomputed(model.Student, steps[kind]) for kind in (CACHED, COMPILED)
-        }
+        for kind in (CACHED, COMPILED):
+            steps[kind + RECOMPUTED] = _recomputed(model.Student, steps[kind])
     return steps
 
 
@@ -218,7 +212,7 @@ def peer_step(config: Config, batch: list[paddle.Tensor], root: Path) -> Step:
         sub_model["pretrained"] = None
     model = architectures.build_model(architecture)
     loss = losses.build_loss(config.at("Loss").thaw())
-    optimizer = optimizer_of(config, model, optimizers.build_optimizer)
+    optimizer = optimizers.build_optimizer(config.at("Optimizer").thaw(), **_LENGTH, model=model)[0]
 
     def step() -> None:
         model.train()

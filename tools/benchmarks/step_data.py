@@ -35,15 +35,7 @@ _GROWTH_BATCH = 32
 def prepare(folder: str, batch: int) -> dict[str, Any]:
     """Write a config, the weights of its teacher, a cache of one view, and the first batch of a training with it.
 
-    Args:
-        folder: as :func:`benchmarks.export_center_data.prepare` leaves it.
-        batch: images.
-
-    Returns:
-        Nothing: an empty answer.
-
-    Raises:
-        PPOCRExtError: the cache cannot serve the losses.
+    ``folder`` is as :func:`benchmarks.export_center_data.prepare` leaves it. The answer is empty.
     """
     place = Path(folder)
     config = training_config(place, batch)
@@ -99,7 +91,7 @@ def batch_of_run(folder: Path) -> list[paddle.Tensor]:
 
 
 def measure_growth(what: str, folder: str, lines: str) -> dict[str, Any]:
-    """Do the work of the command: build all that it builds, and read each line once.
+    """Do the work of a command on the label file ``lines``, each line once.
 
     Args:
         what: ``"cache"`` (one view) or ``"centers"``.

@@ -81,14 +81,9 @@ def _steps_on_a_share(folder: str) -> dict[str, Step]:
 def stepping_processes(
     count: int, build: Callable[..., Mapping[str, Step]], *options: object
 ) -> Iterator[Callable[[str], None]]:
-    """Start processes with one thread that train together; yield a function that lets them do a step of a kind.
+    """Start ``count`` processes with one thread that train together; yield a function that does a step of a kind.
 
-    Args:
-        count: of processes.
-        build: a function of a module; with ``options`` it makes the steps by kind, in each process.
-
-    Raises:
-        PPOCRExtError: a process has failed.
+    ``build(*options)``, a function of a module, makes the steps by kind in each process.
     """
     group = _start(count, build, options)
 

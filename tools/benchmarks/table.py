@@ -27,24 +27,13 @@ class Spread:
         ratios = [one / other for one, other in zip(over, under, strict=True)]
         return cls(statistics.median(ratios), min(ratios), max(ratios))
 
-    def __format__(self, form: str) -> str:
-        form = form or ".2f"
-        return f"{self.median:{form}} ({self.least:{form}}–{self.most:{form}})"
-
     def __str__(self) -> str:
-        return format(self)
+        return f"{self.median:.2f} ({self.least:.2f}–{self.most:.2f})"
 
 
 @dataclass(frozen=True)
 class Turns:
-    """Seconds of kinds of work that were done in turns.
-
-    Attributes:
-        setting: in words.
-        seconds: of each round, by the name of the kind.
-        what: head of the column of names.
-        base: the kind that others are compared with.
-    """
+    """Seconds of each round by the kind of work, with a head for the names and the kind to compare with (``base``)."""
 
     setting: str
     seconds: Mapping[str, Sequence[float]]
@@ -103,17 +92,10 @@ def processor() -> str:
     file = Path("/proc/cpuinfo")  # `platform` often has no name
     lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return f"{names[0] if names else platform.processor() or machine()}, {os.cpu_count()} cores"
+    return f"{names[0] if names else platform.machine()}, {os.cpu_count()} cores"
 
 
 def circumstances(before: float) -> str:
     """Return the processor, the date, and the machine's load before (``os.getloadavg()[0]``) and now."""
-    return (
-        f"{processor()}, {datetime.datetime.now(datetime.UTC):%Y-%m-%d}, load of the machine {before:.1f} before "
-        f"and {os.getloadavg()[0]:.1f} after"
-    )
-
-
-def machine() -> str:
-    """Return the processor's architecture."""
-    return platform.machine()
+    now, load = datetime.datetime.now(datetime.UTC), os.getloadavg()[0]
+    return f"{processor()}, {now:%Y-%m-%d}, load of the machine {before:.1f} before and {load:.1f} after"

@@ -41,25 +41,15 @@ _TOLERANCE = 1e-5  # of a center, as a share of the largest entry
 
 @dataclass(frozen=True)
 class Plan:
-    """What is measured, and how.
+    """What is measured, and how."""
 
-    Attributes:
-        size: key of ``SIZES``.
-        batch: images of a step.
-        rounds: measured ones of steps; at most three of other work.
-        threads: of each kind of work; as many processes share a step.
-        lines: of the label files for a teacher cache and for centers; the label check also gets ten times as many.
-        only: sections to measure.
-        peer: a PaddleOCR checkout.
-    """
-
-    size: str = "full"
-    batch: int = 16
-    rounds: int = 3
-    threads: int = 2
-    lines: Sequence[int] = (1000, 10_000)
+    size: str = "full"  # key of ``SIZES``
+    batch: int = 16  # images of a step
+    rounds: int = 3  # measured ones of steps; at most three of other work
+    threads: int = 2  # of each kind of work; as many processes share a step
+    lines: Sequence[int] = (1000, 10_000)  # of label files; the label check also gets ten times as many
     only: Sequence[str] = SECTIONS
-    peer: str | None = None
+    peer: str | None = None  # a PaddleOCR checkout
 
     @property
     def fewer(self) -> int:
@@ -84,14 +74,9 @@ class WholeCosts:
 
 
 def measure_whole(*, out: str | None = None, **options: Any) -> WholeCosts:
-    """Measure, print progress to stderr, and write table, chart and JSON.
+    """Measure the plan of ``options``, print progress to stderr, and write table, chart and JSON to ``out``.
 
-    Args:
-        out: folder for the files. Sections in its JSON that are not measured now stay.
-        options: of :class:`Plan`.
-
-    Raises:
-        PPOCRExtError: something cannot be measured, or ``out`` cannot be used; then nothing was measured.
+    Sections in the JSON that are not measured now stay.
     """
     plan = Plan(**options)
     if out is None:

@@ -35,7 +35,8 @@ _NAMES = {
     OPENVINO_BFLOAT16: "live teacher by OpenVINO in bfloat16",
     CACHED: "teacher cache",
 }
-# kind of step, what it is compared with, and the aim: at least so many times as fast, or at most so many times as long
+# Kind of step, what it is compared with, and the aim: at least so many times as fast as PaddleOCR, or at most so many
+# times as long as a step of ours.
 _STEPS: tuple[tuple[str, str, float | None], ...] = (
     (COMPILED, PEER, 2.9),
     (COMPILED, BARE_STUDENT, 1.4),
@@ -53,22 +54,16 @@ _STEPS: tuple[tuple[str, str, float | None], ...] = (
     (COMPILED + RECOMPUTED, COMPILED, None),
     (CACHED + RECOMPUTED, CACHED, None),
 )
-KINDS = dict.fromkeys([BARE_STUDENT, *(kind for kind, _, _ in _STEPS), PEER])  # of steps, that rows need
+KINDS = dict.fromkeys([BARE_STUDENT, *(kind for kind, _, _ in _STEPS), PEER])  # of steps
 _HEAD = ("work", "figure", "arithmetic limit", "against", "ratio (of rounds)", "aim", "met")
 
 
 @dataclass(frozen=True)
 class Row:
-    """One comparison.
+    """One comparison: what was measured, its figure, and what the machine's arithmetic allows.
 
-    Attributes:
-        work: what was measured.
-        figure: of it.
-        limit: what the machine's arithmetic allows; empty where that says nothing.
-        against: what it is compared with, and the figure of that; empty without a checkout of PaddleOCR.
-        ratio: of both.
-        aim: of the ratio; empty without one.
-        met: whether the ratio meets it; None without one.
+    ``against`` (empty without a checkout of PaddleOCR) is what it is compared with. ``met`` is True if the ratio
+    reaches the aim, and None without an aim.
     """
 
     work: str
@@ -80,25 +75,23 @@ class Row:
     met: bool | None = None
 
     def cells(self) -> list[str]:
-        """What the table shows."""
+        """Return the cells of a row."""
         verdict = {True: "yes", False: "no", None: ""}[self.met]
         return [self.work, self.figure, self.limit, self.against, self.ratio, self.aim, verdict]
 
 
 def to_markdown(runs: Sequence[Run]) -> str:
-    """A table of all that was measured, in which runs, and whether results agree where both have some."""
-    said = [f"{run['setting']}{_speed(run)}" for run in runs]
+    """Return a table of all that was measured, the settings of the runs, and whether the results agree."""
+    settings = [f"{run['setting']}{_speed(run)}" for run in runs]
     if len(runs) > 1:
-        said = [
-            f"- {', '.join(name for name in SECTIONS if name in run)}: {run['setting']}{_speed(run)}"
-            for run in runs
-        ]
+        sections = [", ".join(name for name in SECTIONS if name in run) for run in runs]
+        settings = [f"- {names}: {text}" for names, text in zip(sections, settings, strict=True)]
     disagree = "" if agrees(runs) else "RESULTS DISAGREE: see the JSON file."
-    return report("\n".join(said), (_HEAD, [row.cells() for row in rows(runs)]), disagree)
+    return report("\n".join(settings), (_HEAD, [row.cells() for row in rows(runs)]), disagree)
 
 
 def agrees(runs: Sequence[Run]) -> bool:
-    """Whether accuracy and centers are PaddleOCR's, and no usable line was refused."""
+    """Return whether accuracy and centers are PaddleOCR's, and all usable lines were accepted."""
     return all(run[name]["agrees"] for run in runs for name in ("eval", "center", "data") if name in run)
 
 
@@ -117,24 +110,24 @@ def rows(runs: Sequence[Run]) -> Iterator[Row]:
                 yield from _ROWS[name](run)
 
 
-def step_limit(found: dict[str, Any], kind: str) -> float | None:
-    """Seconds that the arithmetic of a step takes at least; None for bfloat16, which the products are not timed in."""
+def step_limit(run: Run, kind: str) -> float | None:
+    """Return the least seconds for the arithmetic of a step; None for bfloat16, whose products are not timed."""
     if kind == PEER or _plain(kind) in (BFLOAT16, OPENVINO_BFLOAT16):
         return None
-    per_image = (1 + BACKWARD) * found["arithmetic"]["student"]
+    per_image = (1 + BACKWARD) * run["arithmetic"]["student"]
     if _plain(kind) not in (BARE_STUDENT, CACHED):
-        per_image += found["arithmetic"]["teacher"]
-    return float(OPERATIONS * per_image * found["batch"] / found["arithmetic"]["speed"])
+        per_image += run["arithmetic"]["teacher"]
+    return float(OPERATIONS * per_image * run["batch"] / run["arithmetic"]["speed"])
 
 
-def image_limit(found: dict[str, Any], network: str = "reading") -> float:
-    """Images a second that a forward pass reaches at most."""
-    arithmetic = found["arithmetic"]
+def image_limit(run: Run, network: str = "reading") -> float:
+    """Return the most images a second of a forward pass."""
+    arithmetic = run["arithmetic"]
     return float(arithmetic["speed"] / (OPERATIONS * arithmetic[network]))
 
 
 def name_of_step(kind: str) -> str:
-    """A kind of step in words."""
+    """Return a kind of step in words."""
     plain = _plain(kind)
     return _NAMES.get(plain, plain) + kind.removeprefix(plain)
 
@@ -143,58 +136,46 @@ def _plain(kind: str) -> str:
     return kind.removesuffix(APART).removesuffix(RECOMPUTED)
 
 
-def _of_steps(found: dict[str, Any]) -> Iterator[Row]:
-    seconds, batch = found["step"], found["batch"]
+def _of_steps(run: Run) -> Iterator[Row]:
+    seconds, batch = run["step"], run["batch"]
 
-    def figure(kind: str) -> str:
-        median = statistics.median(seconds[kind])
-        return f"{median:.3f} s ({batch / median:.1f} images/s)"
-
-    def limit_of(kind: str) -> str:
-        limit = step_limit(found, kind)
-        return "" if limit is None else f"{limit:.3f} s"
+    def cells(kind: str) -> tuple[str, str, str]:
+        median, limit = statistics.median(seconds[kind]), step_limit(run, kind)
+        figure = f"{median:.3f} s ({batch / median:.1f} images/s)"
+        return f"distillation step, {name_of_step(kind)}", figure, "" if limit is None else f"{limit:.3f} s"
 
     compared = [each for each in _STEPS if each[0] in seconds and each[1] in seconds]
     for kind in dict.fromkeys(each[0] for each in _STEPS if each[0] in seconds):
         if kind not in {each[0] for each in compared}:
-            yield Row(f"distillation step, {name_of_step(kind)}", figure(kind), limit_of(kind))
+            yield Row(*cells(kind))
     for kind, other, aim in compared:
         faster = other == PEER
-        ratio = Spread.of_ratios(
-            *((seconds[other], seconds[kind]) if faster else (seconds[kind], seconds[other]))
-        )
-        yield Row(
-            f"distillation step, {name_of_step(kind)}",
-            figure(kind),
-            limit_of(kind),
-            f"{other}: {figure(other)}",
-            f"{ratio} × {'as fast' if faster else 'as long'}",
-            *_aim(ratio.median, aim, at_least=faster),
-        )
+        pair = (seconds[other], seconds[kind]) if faster else (seconds[kind], seconds[other])
+        ratio = Spread.of_ratios(*pair)
+        against, verdict = f"{other}: {cells(other)[1]}", _aim(ratio.median, aim, at_least=faster)
+        yield Row(*cells(kind), against, f"{ratio} × {'as fast' if faster else 'as long'}", *verdict)
 
 
-def _of_images(
-    found: dict[str, Any], section: str, work: str, others: Sequence[tuple[str, float]]
-) -> Iterator[Row]:
-    speeds = {kind: each for kind, each in found[section].items() if kind != "agrees"}
+def _of_images(run: Run, section: str, work: str, others: Sequence[tuple[str, float]]) -> Iterator[Row]:
+    speeds = {kind: each for kind, each in run[section].items() if kind != "agrees"}
     medians = {kind: statistics.median(each) for kind, each in speeds.items()}
-    ours = f"{medians[COMPILED]:.1f} images/s", f"{image_limit(found):.0f} images/s"
+    ours = f"{medians[COMPILED]:.1f} images/s", f"{image_limit(run):.0f} images/s"
     if not any(other in medians for other, _ in others):
         yield Row(work, *ours)
     for other, aim in others:
         if other in medians:
             ratio = medians[COMPILED] / medians[other]
-            said = f"{ratio:.2f}"  # PaddleOCR's passes are of another process, and of no round
+            text = f"{ratio:.2f}"  # PaddleOCR's passes run in another process: there are no common rounds
             if other != PEER:
                 spread = Spread.of_ratios(speeds[COMPILED], speeds[other])
-                ratio, said = spread.median, f"{spread}"
+                ratio, text = spread.median, f"{spread}"
             against, verdict = f"{other}: {medians[other]:.1f} images/s", _aim(ratio, aim, at_least=True)
-            yield Row(work, *ours, against, f"{said} × as fast", *verdict)
+            yield Row(work, *ours, against, f"{text} × as fast", *verdict)
 
 
-def _of_memory(found: dict[str, Any]) -> Iterator[Row]:
-    peaks = {kind: f"{megabytes(peak)} MB" for kind, peak in found["memory"].items()}
-    limit = f"{megabytes(found['arithmetic']['weights'])} MB"
+def _of_memory(run: Run) -> Iterator[Row]:
+    peaks = {kind: f"{megabytes(peak)} MB" for kind, peak in run["memory"].items()}
+    limit = f"{megabytes(run['arithmetic']['weights'])} MB"
     for kind, other, aim in (
         (COMPILED, PEER, 0.6),
         (CACHED, PEER, None),
@@ -204,7 +185,7 @@ def _of_memory(found: dict[str, Any]) -> Iterator[Row]:
         (CACHED, BARE_STUDENT, None),
     ):
         if kind in peaks and other in peaks:
-            ratio = found["memory"][kind] / found["memory"][other]
+            ratio = run["memory"][kind] / run["memory"][other]
             yield Row(
                 f"peak memory of a step, {name_of_step(kind)}",
                 peaks[kind],
@@ -215,8 +196,8 @@ def _of_memory(found: dict[str, Any]) -> Iterator[Row]:
             )
 
 
-def _of_data(found: dict[str, Any]) -> Iterator[Row]:
-    data = found["data"]
+def _of_data(run: Run) -> Iterator[Row]:
+    data = run["data"]
     limits = {CACHE: image_limit(data, "teacher"), CENTERS: image_limit(data), LABELS: data[LABELS]["limit"]}
     for name, limit in limits.items():
         lines, seconds, peak = (data[name][key] for key in ("lines", "seconds", "peak"))

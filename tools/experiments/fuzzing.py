@@ -37,6 +37,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:] = [str(ROOT), *sys.path[1:], str(ROOT / "tools")]
 
+from benchmarks.memory import PeakGrowth  # noqa: E402
+from benchmarks.table import markdown  # noqa: E402
+
 from experiments.damage import damage  # noqa: E402
 from experiments.fuzzing_project import make_project  # noqa: E402
 from ppocr_ext.characters.center_table import read_centers  # noqa: E402
@@ -57,15 +60,12 @@ _IN_CI = (24, 3)  # inputs of a kind, of a slow one
 
 @dataclass(frozen=True)
 class Subject:
-    """A kind of file (``file`` in the project), and what reads it: the words of a command, or a function.
+    """A kind of file, and what reads it."""
 
-    ``codes`` are the exit codes that the command documents; an error has 2. ``slow`` commands build a network.
-    """
-
-    file: str
-    reader: str | Callable[[Path], object]
-    codes: tuple[int, ...] = (0, 2)
-    slow: bool = False
+    file: str  # in the project
+    reader: str | Callable[[Path], object]  # words of a command, or a function
+    codes: tuple[int, ...] = (0, 2)  # exit codes that the command documents; an error has 2
+    slow: bool = False  # it builds a network
 
     @property
     def kind(self) -> str:
@@ -119,12 +119,12 @@ def subjects() -> list[Subject]:
 
 @dataclass
 class Row:
-    """The inputs of one kind: exit codes with their counts, faults, and the largest CPU time and memory (MiB)."""
+    """The inputs of one kind."""
 
-    codes: Counter[int] = field(default_factory=Counter)
+    codes: Counter[int] = field(default_factory=Counter)  # exit codes with their counts
     faults: list[str] = field(default_factory=list)
-    seconds: float = 0.0
-    memory: float = 0.0
+    seconds: float = 0.0  # largest CPU time
+    memory: float = 0.0  # largest, MiB
 
 
 class Fuzzing:
@@ -229,11 +229,10 @@ class Fuzzing:
         draw = random.Random(f"{self.seed} {subject.kind} {number}")
         change = "nothing" if number == WHOLE else damage(file, draw, self.outside / "secret.txt")
         printed = self.folder / "copies" / f"{number}.printed"
-        Path("/proc/self/clear_refs").write_text("5")  # the peak of memory begins here
-        before, began = _memory("VmRSS"), time.process_time()
+        growth, began = PeakGrowth(), time.process_time()
         with _output_in(printed):
             code = self._call(subject, file)
-        seconds, memory = time.process_time() - began, _memory("VmHWM") - before
+        seconds, memory = time.process_time() - began, growth.bytes / 2**20
         text = printed.read_bytes().decode("utf-8", "replace").replace(str(self.folder), "")
         os.chdir(self.folder)
         shutil.rmtree(place, ignore_errors=True)
@@ -253,12 +252,12 @@ class Fuzzing:
 
     def table(self) -> str:
         """Return the table as Markdown, the faults, and their number."""
-        lines = ["| kind | inputs | exit 0 | 1 | 2 | faults | s | MiB |", "|---|---|---|---|---|---|---|---|"]
-        for kind, row in self.rows.items():
-            cells = [kind, row.codes.total(), *(row.codes[code] for code in (0, 1, 2)), len(row.faults)]
-            lines.append(
-                "| " + " | ".join(map(str, [*cells, f"{row.seconds:.1f}", f"{row.memory:.0f}"])) + " |"
-            )
+        rows = [
+            [kind, str(row.codes.total()), *(str(row.codes[code]) for code in (0, 1, 2))]
+            + [str(len(row.faults)), f"{row.seconds:.1f}", f"{row.memory:.0f}"]
+            for kind, row in self.rows.items()
+        ]
+        lines = [markdown(["kind", "inputs", "exit 0", "1", "2", "faults", "s", "MiB"], rows)]
         lines += [_CONTROL.sub("?", fault) for fault in self.faults()]
         inputs = sum(row.codes.total() for row in self.rows.values())
         return "\n".join([*lines, f"{inputs:,} inputs, {len(self.faults())} faults"])
@@ -280,12 +279,6 @@ def _lines(stream: Any, seconds: float) -> Iterator[bytes | None]:
             return
         *whole, left = (left + block).split(b"\n")
         yield from whole
-
-
-def _memory(name: str) -> float:
-    """Return a value of ``/proc/self/status``, MiB."""
-    status = Path("/proc/self/status").read_text(encoding="ascii")
-    return int(re.search(rf"{name}:\s*(\d+)", status)[1]) / 1024  # type: ignore[index]
 
 
 @contextlib.contextmanager

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
 import paddle
+import yaml
 from PIL import Image
 
 from ppocr_ext.characters.center_table import CenterTable
@@ -27,35 +29,23 @@ from ppocr_ext.teacher_cache.shards import BranchForm
 from ppocr_ext.teacher_cache.store import CacheFacts
 
 _GOOD_STEPS = 3
-TINY = {
-    "Backbone": {
-        "name": "SVTRv2",
-        "dims": [8, 16, 16],
-        "depths": [1, 2, 1],
-        "num_heads": [1, 1, 1],
-        "mixer": [["Conv"], ["Conv", "Global"], ["Global"]],
-        "sub_k": [[4, 1], [2, 1], [-1, -1]],
-        "use_pool": True,
-    },
-    "Head": {
-        "name": "MultiHead",
-        "head_list": [
-            {
-                "CTCHead": {
-                    "Neck": {
-                        "name": "svtr",
-                        "dims": 16,
-                        "depth": 1,
-                        "hidden_dims": 16,
-                        "kernel_size": [1, 3],
-                    },
-                    "Head": {"fc_decay": 0.00001},
-                }
-            },
-            {"NRTRHead": {"nrtr_dim": 32, "num_decoder_layers": 1, "max_text_length": 8}},
-        ],
-    },
-}
+TINY: dict[str, Any] = yaml.safe_load("""
+Backbone:
+  name: SVTRv2
+  dims: [8, 16, 16]
+  depths: [1, 2, 1]
+  num_heads: [1, 1, 1]
+  mixer: [[Conv], [Conv, Global], [Global]]
+  sub_k: [[4, 1], [2, 1], [-1, -1]]
+  use_pool: true
+Head:
+  name: MultiHead
+  head_list:
+  - CTCHead:
+      Neck: {name: svtr, dims: 16, depth: 1, hidden_dims: 16, kernel_size: [1, 3]}
+      Head: {fc_decay: 0.00001}
+  - NRTRHead: {nrtr_dim: 32, num_decoder_layers: 1, max_text_length: 8}
+""")
 _SMALL = {
     "Global.use_gpu": False,
     "Global.dry_step": False,
@@ -73,7 +63,7 @@ _SMALL = {
 
 
 class _Spoil(Hook):
-    """Make the weights of a step NaN, so that the run leaves an incident."""
+    """Make the weights NaN after some steps: the run then leaves an incident."""
 
     def on_start(self, run: Run, position: Position) -> None:
         self._run = run
@@ -85,7 +75,7 @@ class _Spoil(Hook):
 
 
 def make_project(folder: Path) -> None:
-    """Make the project; the current folder becomes ``folder``."""
+    """Make the project in ``folder``, which becomes the current folder."""
     folder.mkdir()
     os.chdir(folder)
     make_folder("data", DatasetFolder(CaptchaSource(CaptchaOptions(), seed=3), train=12, val=4), processes=1)
@@ -101,12 +91,11 @@ def make_project(folder: Path) -> None:
     table.save(Path("centers.npz"))
     table.save_pickle(Path("centers.pkl"))
     Path("cache").mkdir()
-    _facts().write(Path("cache"))
-    make_folder(
-        "drawn",
-        DatasetFolder(CaptchaSource(CaptchaOptions(painter="library"), seed=1), train=0, val=1),
-        processes=1,
-    )
+    views, branches = Views(seed=1, count=2), {"ctc": BranchForm(classes=11, kept=4)}
+    facts = CacheFacts("Teacher", "a", "b", "c", views, branches, shards=1, batches=2, dtype="float32")
+    facts.write(Path("cache"))
+    captchas = CaptchaSource(CaptchaOptions(painter="library"), seed=1)
+    make_folder("drawn", DatasetFolder(captchas, train=0, val=1), processes=1)
 
 
 def _train() -> None:
@@ -121,9 +110,8 @@ def _train() -> None:
     shutil.move(incident, "incident")
     if not Path("run/best_accuracy.pdparams").is_file():
         raise RuntimeError("the run has no best checkpoint")
-    Path("run/best_accuracy.journal").write_text(
-        '{".best_accuracy.pdparams.abcdefgh.tmp": "best_accuracy.pdparams"}'
-    )
+    journal = '{".best_accuracy.pdparams.abcdefgh.tmp": "best_accuracy.pdparams"}'
+    Path("run/best_accuracy.journal").write_text(journal)
     Path("base.yml").write_text(config.to_yaml(), encoding="utf-8")
     Path("child.yml").write_text("_BASE_: base.yml\n", encoding="utf-8")
 
@@ -150,8 +138,3 @@ def _images() -> None:
     shutil.copy("images/a.jpg", "data/one.jpg")
     with Path("data/train_list.txt").open("a", encoding="utf-8") as stream:
         stream.write("one.jpg\t12\n")
-
-
-def _facts() -> CacheFacts:
-    views, branches = Views(seed=1, count=2), {"ctc": BranchForm(classes=11, kept=4)}
-    return CacheFacts("Teacher", "a", "b", "c", views, branches, shards=1, batches=2, dtype="float32")

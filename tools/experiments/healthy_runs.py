@@ -35,7 +35,7 @@ from ppocr_ext.synth.dataset_folder import DatasetFolder, make_folder  # noqa: E
 
 _LOG = logging.getLogger("ppocr_ext")
 # parts of other configs, or overlays with files that an experiment makes
-_NO_RECIPES = {
+_NO_RECIPES = [
     "base",
     "single",
     "data",
@@ -46,7 +46,8 @@ _NO_RECIPES = {
     "distill_teacher",
     "tune",
     "center",
-}
+]
+_LOADER = {"shuffle": False, "batch_size_per_card": 12, "drop_last": False, "num_workers": 0}
 _KEPT = ("first_loss", "blank_share", "blank_probability", "text_length", "distinct_texts", "nrtr_end_share")
 _KEPT_EVAL = ("acc", "nrtr_empty")
 Columns = Mapping[str, Sequence[float | None]]  # `step` and each value, by name
@@ -54,21 +55,13 @@ Columns = Mapping[str, Sequence[float | None]]  # `step` and each value, by name
 
 @dataclass(frozen=True)
 class Size:
-    """How a recipe is reduced.
-
-    Attributes:
-        steps: of the run.
-        every: steps between two measurements.
-        batch: images in a step.
-        shape: of an image; None keeps the recipe's.
-        length: characters of a label.
-    """
+    """How a recipe is reduced."""
 
     steps: int
-    every: int
+    every: int  # steps between two measurements
     batch: int
-    shape: list[int] | None
-    length: tuple[int, int]
+    shape: list[int] | None  # of an image; None: as in the recipe
+    length: tuple[int, int]  # of a label
 
 
 def recipes() -> list[str]:
@@ -77,9 +70,7 @@ def recipes() -> list[str]:
     files = [path for path in sorted(root.rglob("*.yml")) if path.stem not in _NO_RECIPES]
     names = [str(path.relative_to(root)) for path in files if path.parent.name != "overlays"]
     order = ["quickstart", "lines", "captcha", "experiments/lookalikes", "experiments", "pp-ocr", "svtrv2"]
-    return sorted(
-        names, key=lambda name: next(place for place, start in enumerate(order) if name.startswith(start))
-    )
+    return sorted(names, key=lambda name: next(n for n, start in enumerate(order) if name.startswith(start)))
 
 
 def size_of(recipe: str, steps: int) -> Size:
@@ -126,14 +117,9 @@ def record(recipe: str, folder: Path, steps: int) -> None:
         "Optimizer.lr.warmup_epoch": 0.1,
         "Train.sampler": None,
         "Train.dataset": _dataset(config, data, "train_list.txt", size, size.steps * size.batch),
-        "Train.loader": {
-            "shuffle": True,
-            "batch_size_per_card": size.batch,
-            "drop_last": True,
-            "num_workers": 0,
-        },
+        "Train.loader": _LOADER | {"shuffle": True, "drop_last": True, "batch_size_per_card": size.batch},
         "Eval.dataset": _dataset(config, data, "val_list.txt", size, 12),
-        "Eval.loader": {"shuffle": False, "batch_size_per_card": 12, "drop_last": False, "num_workers": 0},
+        "Eval.loader": _LOADER,
     }
     for name in config.at("Architecture.Models", default=None) or ():
         values[f"Architecture.Models.{name}.pretrained"] = None
@@ -151,12 +137,8 @@ def _dataset(config: Config, data: Path, labels: str, size: Size, count: int) ->
     for entry in transforms:
         if size.shape is not None and "RecResizeImg" in entry:
             entry["RecResizeImg"]["image_shape"] = size.shape
-    return {
-        "name": "SimpleDataSet",
-        "data_dir": str(data),
-        "label_file_list": [str(part)],
-        "transforms": transforms,
-    }
+    files = {"data_dir": str(data), "label_file_list": [str(part)]}
+    return {"name": "SimpleDataSet", **files, "transforms": transforms}
 
 
 def record_all(folder: Path, steps: int, only: str) -> list[str]:
@@ -288,15 +270,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     recording = commands.add_parser("record", help="train recipes at reduced size")
     recording.add_argument("--only", default="", help="recipes whose path contains this text")
-    recording.add_argument(
-        "--steps", type=int, default=40, help="of small networks; full-size ones take a sixth"
-    )
+    recording.add_argument("--steps", type=int, default=40, help="of small networks; others take a sixth")
     ranges = commands.add_parser("ranges", help="write the ranges of all that is recorded")
     ranges.add_argument("runs", nargs="*", type=Path, help="further run folders, of healthy runs")
     for each in (recording, ranges):
-        each.add_argument(
-            "--folder", type=Path, default=Path("output/healthy_runs"), help="of the recorded runs"
-        )
+        each.add_argument("--folder", type=Path, default=Path("output/healthy_runs"), help="of recorded runs")
     chosen = parser.parse_args(arguments)
     if chosen.command == "ranges":
         write_ranges(chosen.folder.resolve(), chosen.runs)

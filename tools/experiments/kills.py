@@ -67,12 +67,7 @@ class StopAt(Hook):
 
 
 def kill_often(folder: Path, kills: int, seed: int) -> str:
-    """Train in ``folder``, with so many kills at moments drawn from ``seed``; return the result in words.
-
-    Raises:
-        RunFailedError: a check failed, or a process ended by itself.
-        PPOCRExtError: a checkpoint does not load.
-    """
+    """Train in ``folder``, with so many kills at moments drawn from ``seed``; return the result in words."""
     (folder / "dict.txt").write_text("\n".join("0123456789") + "\n", encoding="utf-8")
     values = {**_SMALL, "Global.character_dict_path": str(folder / "dict.txt")}
     config = load([config_path("quickstart/student.yml")]).with_values(values)

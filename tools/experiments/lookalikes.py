@@ -83,14 +83,11 @@ _PARTS = 3  # look-alikes are divided by the distance of their centers
 
 @dataclass(frozen=True)
 class Variant:
-    """A way to fine-tune: with ``frames`` (``argmax``, ``aligned``) with center loss, else without.
-
-    ``blank`` is True if frames of the blank count.
-    """
+    """A way to fine-tune."""
 
     name: str
-    frames: str | None = None
-    blank: bool = True
+    frames: str | None = None  # ``argmax`` or ``aligned``; None: without center loss
+    blank: bool = True  # whether frames of the blank count
     weight: float = 0.0
     margin: float = 0.0
 
@@ -103,28 +100,20 @@ class Variant:
 
 @dataclass(frozen=True)
 class Scores:
-    """How a model reads the lines of one set of fonts.
+    """How a model reads the lines of one set of fonts."""
 
-    Attributes:
-        look_alikes: share of look-alikes that were read as another character of their group.
-        by_character: the same for each character.
-        rich: for each line rich in look-alikes, whether it was read without error.
-        general: share of the lines read without error where all characters are equally likely.
-        separations: for each look-alike the distance of its center to the nearest center of its group, in standard
-            deviations, in the font of validation.
-    """
-
-    look_alikes: Rate
-    by_character: Mapping[str, Rate]
-    rich: tuple[bool, ...]
-    general: Rate
+    look_alikes: Rate  # look-alikes that were read as another character of their group
+    by_character: Mapping[str, Rate]  # the same for each character
+    rich: tuple[bool, ...]  # for each line rich in look-alikes, whether it was read without error
+    general: Rate  # general lines read without error
+    # Distance of each look-alike's center to the nearest center of its group, in standard deviations, with the font
+    # of validation.
     separations: Mapping[str, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the numbers."""
         return {
             "look_alike_error": self.look_alikes.value,
-            "look_alikes": self.look_alikes.total,
             "interval": list(self.look_alikes.interval),
             "accuracy": statistics.fmean(self.rich),
             "general_accuracy": self.general.value,
@@ -150,13 +139,7 @@ def score(rich: Sequence[Prediction], general: Sequence[Prediction], groups: Seq
 
 
 class Experiment:
-    """The experiment in a folder; parts that are finished there are kept.
-
-    Args:
-        folder: for all files.
-        seeds: of the fine-tunings; weight and margin are chosen with the first.
-        at_once: processes at a time.
-    """
+    """The experiment in a folder; parts that are finished there are kept. Weight and margin use the first seed."""
 
     def __init__(self, folder: Path, seeds: Sequence[int], at_once: int) -> None:
         self.folder, self.seeds, self.at_once = folder, list(dict.fromkeys(seeds)), at_once
@@ -170,7 +153,8 @@ class Experiment:
         for run in (self.teacher, self.distilled):
             _LOG.info("%s", run.folder)
             train(run, threads=min(self.at_once, os.cpu_count() or 1))  # nothing else runs yet
-        side_by_side([partial(self.export_centers, frames) for frames in ("argmax", "aligned")], self.at_once)
+        for frames in ("argmax", "aligned"):
+            export_centers(self.distilled, frames, self.centers(frames))
         variants = self.choose()
         results = self.test(variants)
         numbers = {name: [seed.to_json() for seed in seeds] for name, seeds in results.items()}
@@ -182,11 +166,7 @@ class Experiment:
         return tables
 
     def draw_lines(self) -> None:
-        """Draw the lines to train on, to choose on and to test on; what exists is kept.
-
-        Raises:
-            DataError: a font is not installed.
-        """
+        """Draw the lines to train on, to choose on and to test on; what exists is kept."""
         fonts = {Path(font.path).name: font for font in find_fonts(["mplfonts"])}
         missing = {name for names in FONTS.values() for name in names} - fonts.keys()
         if missing:
@@ -254,10 +234,6 @@ class Experiment:
         """Return the file of the student's centers."""
         return self.folder / f"centers_{frames}.npz"
 
-    def export_centers(self, frames: str) -> None:
-        """Write the student's centers; a file that exists is kept."""
-        _export_centers(self.distilled, frames, self.centers(frames))
-
     def score(self, run: Training, fonts: str) -> Scores:
         """Read both lists of ``fonts`` (``val`` or ``test``) with a run."""
         rich, general = (
@@ -283,11 +259,10 @@ class Experiment:
             return scores
 
         judged = side_by_side([partial(judge, variant) for variant in variants], self.at_once)
-        rows = [
-            {"variant": variant.key, **each.to_json()} for variant, each in zip(variants, judged, strict=True)
-        ]
+        pairs = list(zip(variants, judged, strict=True))
+        rows = [{"variant": variant.key, **each.to_json()} for variant, each in pairs]
         write_text(self.folder / "choice.json", json.dumps(rows, indent=1) + "\n")
-        errors = {variant: each.look_alikes.value for variant, each in zip(variants, judged, strict=True)}
+        errors = {variant: each.look_alikes.value for variant, each in pairs}
         return [
             min((each for each in variants if each.name == name), key=errors.__getitem__)
             for name in dict.fromkeys(each.name for each in variants)
@@ -311,12 +286,13 @@ class Experiment:
     def score_test(self, run: Training) -> Scores:
         """Read the test lines, and measure the distances of centers in the font of validation."""
         centers = run.folder / "val_centers.npz"
-        _export_centers(run, "aligned", centers, "--split", "eval")
+        export_centers(run, "aligned", centers, "--split", "eval")
         separations = look_alike_ratios(read_centers(centers), self.groups)
         return replace(self.score(run, "test"), separations=separations)
 
 
-def _export_centers(run: Training, frames: str, output: Path, *options: str) -> None:
+def export_centers(run: Training, frames: str, output: Path, *options: str) -> None:
+    """Write the centers of a run; a file that exists is kept."""
     if not output.is_file():
         words = [*run.options(), f"Global.checkpoints={run.latest}", *options]
         command(

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import paddle
+import yaml
 
 # The clone instead of this folder, and its tools last: these scripts must not hide other modules.
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,39 +44,31 @@ from ppocr_ext.report.run_folder import read_metrics  # noqa: E402
 
 GUESS = 27.0  # CTC loss of the best constant guess for these lines
 LINES, STEPS, BATCH = (2_000, 20_000), 1_250, 16  # of necks; the steps are one epoch of 20,000 lines
-_SVTR = {
-    "name": "svtr",
-    "kernel_size": [1, 3],
-    "depth": 2,
-    "dims": 256,
-    "hidden_dims": 256,
-    "use_guide": False,
-}
+_SVTR: dict[str, Any] = yaml.safe_load(
+    "{name: svtr, kernel_size: [1, 3], depth: 2, dims: 256, hidden_dims: 256, use_guide: false}"
+)
 NECKS: dict[str, dict[str, Any]] = {
     "svtr": _SVTR,
     "lightsvtr": {"name": "lightsvtr", "dims": 256, "depth": 2},
 }
-NETWORK = {
-    "Architecture.Backbone": {
-        "name": "SVTRv2",
-        "use_pos_embed": False,
-        "dims": [24, 48, 384],
-        "num_heads": [1, 2, 12],
-        "depths": [1, 2, 1],
-        "mixer": [["Conv"], ["Conv", "Global"], ["Global"]],
-        "sub_k": [[4, 1], [2, 1], [-1, -1]],
-        "drop_path_rate": 0.0,
-        "last_stage": False,
-        "use_pool": True,
-    },
-    "Global.character_dict_path": "ppocr/utils/ppocr_keys_v1.txt",
-    "Global.max_text_length": 12,
-    "Global.print_batch_step": 10,
-    "Global.eval_batch_step": [0, STEPS],
-    "Train.loader.batch_size_per_card": BATCH,
-    "Train.loader.shuffle": True,
-    "Train.loader.num_workers": 0,
-}
+NETWORK: dict[str, Any] = yaml.safe_load("""
+Architecture.Backbone:
+  name: SVTRv2
+  use_pos_embed: false
+  dims: [24, 48, 384]
+  num_heads: [1, 2, 12]
+  depths: [1, 2, 1]
+  mixer: [[Conv], [Conv, Global], [Global]]
+  sub_k: [[4, 1], [2, 1], [-1, -1]]
+  drop_path_rate: 0.0
+  last_stage: false
+  use_pool: true
+Global.character_dict_path: ppocr/utils/ppocr_keys_v1.txt
+Global.max_text_length: 12
+Global.print_batch_step: 10
+Train.loader.shuffle: true
+Train.loader.num_workers: 0
+""")
 START_LINES, START_STEPS, FIRST_STEPS, START_BATCH = 15_000, 468, 156, 32
 _FIRST = {"Global.epoch_num": 1, "Optimizer.lr.warmup_epoch": 1}
 _SMALL_SVTR = {**_SVTR, "depth": 1, "dims": 64, "hidden_dims": 64}
@@ -113,6 +106,8 @@ def neck_run(folder: Path, neck: str, lines: int, seed: int) -> Training:
     """Return the run of a neck on the first ``lines`` of the data; it need not have begun."""
     values = {
         **NETWORK,
+        "Global.eval_batch_step": [0, STEPS],
+        "Train.loader.batch_size_per_card": BATCH,
         "Architecture.Head": {
             "name": "MultiHead",
             "head_list": [

@@ -66,12 +66,7 @@ class Training:
 
 
 def train(run: Training, threads: int = 1) -> Training:
-    """Train with so many threads, or continue; a finished run is left as it is.
-
-    Raises:
-        RunFailedError: the training ended with an error.
-        RunStopped: a signal stopped it.
-    """
+    """Train with so many threads, or continue; a finished run is left as it is."""
     if not run.finished():
         saved = Checkpoint(run.latest).file(".pdparams").is_file()
         more = [f"Global.checkpoints={run.latest}"] if saved else ["--overwrite"]
@@ -124,13 +119,9 @@ def compare(runs: Mapping[str, Sequence[Training]], test: Path, base: str) -> st
 def draw_data_and_test(
     kind: str, folder: Path, counts: tuple[int, int, int], options: Sequence[str] = ()
 ) -> None:
-    """Draw ``counts`` images to train, validate (in ``data`` of the folder) and test on (in ``test``).
+    """Draw ``counts`` images to train and validate (in ``data`` of the folder) and to test on (in ``test``).
 
-    Args:
-        kind: ``captcha`` or ``lines``.
-        folder: of the experiment; images that exist are kept.
-        counts: of images.
-        options: further options of ``ppocr-ext make-dataset``.
+    ``kind`` is ``captcha`` or ``lines``; ``options`` are further options of ``make-dataset``. Existing images stay.
     """
     train, validation, test = map(str, counts)
     for name, words in (

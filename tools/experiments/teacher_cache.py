@@ -65,14 +65,6 @@ def training(folder: Path, kind: str, seed: int = 1) -> Training:
     return Training(folder / f"{kind.replace(' ', '_')}_seed{seed}", (file,), values)
 
 
-def build(folder: Path, kind: str) -> Path:
-    """Build the cache of a key of ``VIEWS``, or continue; return its folder."""
-    output = folder / f"cache_{kind.replace(' ', '_')}"
-    options = ["--output", str(output), "--views", str(VIEWS[kind]), "--seed", "0"]
-    command("cache-teacher", [*training(folder, kind).options(), *options], output.with_suffix(".log"))
-    return output
-
-
 def run_experiment(args: argparse.Namespace) -> str:
     """Run what is left to do; return the table as Markdown."""
     folder = args.out.resolve()
@@ -80,7 +72,19 @@ def run_experiment(args: argparse.Namespace) -> str:
     train(training(folder, "teacher"), args.at_once)
     runs = {kind: [training(folder, kind, seed) for seed in dict.fromkeys(args.seeds)] for kind in VIEWS}
     for kind, views in VIEWS.items():
-        cache = None if views is None else str(build(folder, kind))
+        cache = None
+        if views is not None:
+            cache = str(folder / f"cache_{kind.replace(' ', '_')}")
+            words = [
+                *training(folder, kind).options(),
+                "--output",
+                cache,
+                "--views",
+                str(views),
+                "--seed",
+                "0",
+            ]
+            command("cache-teacher", words, Path(f"{cache}.log"))
         for run in runs[kind]:
             run.values["Train.teacher_cache"] = cache
     side_by_side([partial(train, run) for seeds in runs.values() for run in seeds], args.at_once)

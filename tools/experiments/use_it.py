@@ -57,7 +57,7 @@ def use_it(page: str = "README.md") -> tuple[dict[str, str], list[str]]:
     return files, commands
 
 
-def flow(folder: Path, seed: int) -> list[str]:
+def run_readme(folder: Path, seed: int) -> list[str]:
     """Run README's commands for small networks; return rows of a table."""
     commands = [line for line in use_it()[1] if line.startswith("ppocr-ext") and "data.yml" not in line]
     minutes = {}
@@ -77,7 +77,7 @@ def flow(folder: Path, seed: int) -> list[str]:
 
 def plates(folder: Path, seed: int) -> list[str]:
     """Continue with plates, as README does for your own lines; return rows of a table."""
-    rows = flow(folder, seed)
+    rows = run_readme(folder, seed)
     if not (folder / "my" / "dict.txt").is_file():
         draw_plates(folder, seed)
     files, commands = use_it()
@@ -89,11 +89,7 @@ def plates(folder: Path, seed: int) -> list[str]:
 
 
 def _run(folder: Path, name: str, words: Sequence[str]) -> float:
-    """Run one command in the folder, and return its seconds; a command that has succeeded is not run again.
-
-    Raises:
-        RunFailedError: it ended with an error.
-    """
+    """Run one command in the folder, and return its seconds; a command that has succeeded is not run again."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "seconds.json"
     done: dict[str, float] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
@@ -125,8 +121,7 @@ def draw_plates(folder: Path, seed: int) -> None:
     """Draw the plates into ``my``, with label files and dictionary."""
     random = np.random.default_rng(seed)
     train, validation, test = PLATES
-    counts = {"my/train": train, "my/val": validation, "my/test": test}
-    for stem, count in counts.items():
+    for stem, count in {"my/train": train, "my/val": validation, "my/test": test}.items():
         images = folder / stem
         images.mkdir(parents=True, exist_ok=True)
         lines = []
@@ -160,7 +155,7 @@ def plate(text: str, random: np.random.Generator) -> np.ndarray:
 
 def run_experiment(args: argparse.Namespace) -> str:
     """Run all seeds, one after another; return the table as Markdown."""
-    job = plates if args.plates else flow
+    job = plates if args.plates else run_readme
     rows = [row for seed in args.seeds for row in job(args.out.resolve() / f"seed{seed}", seed)]
     table = "\n".join(["| seed | model | new lines read | 1 - NED |", "|---|---|---|---|", *rows])
     write_text(args.out / "results.md", table + "\n")

@@ -25,9 +25,9 @@ examples:
   ppocr-ext export -c config.yml -o Global.pretrained_model=output/run/latest --format onnx
 
 One folder is written: inference.json and inference.pdiparams (Paddle), inference.onnx, inference.yml (PaddleOCR 3.x),
-charset.txt, model.json, vectors.json, and a model card with the lines of code for each client. Of a distillation it
-is the student alone. Before the folder appears, each form is run on a few images and must give the probabilities of
-the trained network. Nothing is downloaded. See docs/deploy.md.
+charset.txt, model.json, and a model card with the lines of code for each client. Of a distillation, only the student
+is exported. Before the folder appears, each form is run on a few images and must give the probabilities of the
+trained network. Nothing is downloaded. See docs/deploy.md.
 """
 
 

@@ -24,8 +24,7 @@ EPILOG = """\
 The same images are read by the trained network, by inference.json with and without oneDNN, by inference.onnx, and by
 PaddleOCR 2.x and RapidOCR 3.x if they are installed. A row for each gives the largest difference of the probabilities
 (equal texts alone hide a second softmax), how many texts are equal, and with labels, how many are right. Where a
-reader differs, the steps are swapped one at a time, and those that make the difference are named: decode, width
-policy, resize, normalisation, channel order, batch padding, graph, dictionary.
+reader differs, the first image with another result is named.
 
 exit code: 0 equal, 1 something differs by more than --tolerance, 2 it cannot be checked.
 
@@ -35,6 +34,11 @@ examples:
   ppocr-ext verify model --run output/run -o Global.checkpoints=output/run/latest
   ppocr-ext verify model --images 'scans/*.png'            without the run: the forms of the model are compared
 """
+
+_HINT = (
+    "export the model again. For a client, compare how it decodes, orders channels, resizes, pads and normalises an "
+    "image, and its dictionary: docs/deploy.md, Your own program."
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -112,8 +116,11 @@ def _print(found: Verification, tolerance: float) -> None:
         print(f"differs: {fault}")
     for row in found.rows:
         if not row.agrees(tolerance):
-            _print_faults(row)
-    print("equal" if found.agrees(tolerance) else "NOT equal")
+            print("\n  ".join([f"\n{row.name} differs:", *row.faults]))
+    if found.agrees(tolerance):
+        print("equal")
+    else:
+        print(f"NOT equal. Fix: {_HINT}")
 
 
 def _cells(row: Comparison, is_reference: bool, labelled: bool) -> str:
@@ -123,11 +130,3 @@ def _cells(row: Comparison, is_reference: bool, labelled: bool) -> str:
     equal = "" if is_reference else f"{row.images - row.different}/{row.images}"
     accuracy = f"  {row.correct / row.labelled:8.2%}" if labelled and row.labelled else ""
     return f"{row.images:>6}  {largest:>18}  {equal:>11}{accuracy}"
-
-
-def _print_faults(row: Comparison) -> None:
-    print(f"\n{row.name} differs:")
-    for fault in row.faults:
-        print(f"  {fault}")
-    for expected, text in row.texts:
-        print(f"  reads {text!r} in place of {expected!r}")

@@ -32,7 +32,6 @@ _FILES = {
     "inference.yml": "pre-processing and dictionary, for PaddleOCR 3.x",
     "charset.txt": "the dictionary: class 1 on the first line, and so on; the blank is class 0",
     "model.json": "all facts of this page, for programs",
-    "vectors.json": "images with what each step makes of them, to test a reader of your own",
 }
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
-import cv2
 import numpy as np
 import yaml
 from tqdm import tqdm
@@ -47,10 +45,9 @@ from ppocr_ext.recognition.opening import (
 from ppocr_ext.recognition.resize import Kind, WidthPolicy
 from ppocr_ext.run.recogniser import TrainedRecogniser, load_recogniser
 
-VECTORS_FILE = "vectors.json"
 BOTH = "both"  # all forms
 # all that an export may write; model.json is the last, and has the digests of the others
-FILES = (*MODEL_FILES, INFERENCE_YML, CHARSET_FILE, VECTORS_FILE, CARD_FILE, MODEL_FILE)
+FILES = (*MODEL_FILES, INFERENCE_YML, CHARSET_FILE, CARD_FILE, MODEL_FILE)
 _COMPARED = 4  # images of Eval, besides the drawn ones
 
 
@@ -148,7 +145,8 @@ def export_recogniser(
     metadata = onnx_metadata(charset, policy) if any(form.write for form in chosen) else {}
     parts = RecognizerParts(NetworkEngine(trained.network), policy, charset)
     drawn = drawn_images(charset.characters, policy.image_shape[1])
-    with atomic_folder(output, FILES, force=force) as folder:
+    # earlier versions also wrote vectors.json; --force removes it, since it has the values of the model before
+    with atomic_folder(output, ("vectors.json", *FILES), force=force) as folder:
         graph = write_reader(trained.network, folder, policy.image_shape, width)
         write_charset(folder / CHARSET_FILE, charset, graph.classes)
         write_inference_yml(
@@ -162,7 +160,6 @@ def export_recogniser(
         for file in MODEL_FILES:
             if all(file not in form.files for form in chosen):
                 (folder / file).unlink(missing_ok=True)
-        write_vectors(folder / VECTORS_FILE, drawn, parts)
         accuracy = {} if data is None else accuracy_by_policy(parts, data, width, data_dir)
         description = Description(
             config=config,
@@ -226,17 +223,15 @@ def compare_files(
     if failed:
         raise next(iter(failed.values()))
     _, *comparisons = compare("trained network", trained, forms, (), pictures, any_width)
-    for found in comparisons:
-        if found.agrees():
-            continue
-        pair = f" It reads {found.texts[0][1]!r} for {found.texts[0][0]!r}." if found.texts else ""
-        steps = "".join(f"\n  {fault}" for fault in found.faults)
-        raise ModelError(
-            f"What was written does not compute what the network computes ({found}), so nothing is published.{pair} "
-            f"Fix: export again; if it stays so, report it with the config: Paddle or the converter cannot express "
-            f"this network.{steps}",
-            code="export_differs",
-        )
+    for comparison in comparisons:
+        if not comparison.agrees():
+            faults = "".join(f"\n  {fault}" for fault in comparison.faults)
+            raise ModelError(
+                f"The written model differs from the network ({comparison}), so nothing is published. Fix: export "
+                f"again; if it differs again, report it with the config: Paddle or the converter cannot express this "
+                f"network.{faults}",
+                code="export_differs",
+            )
     return comparisons
 
 
@@ -409,44 +404,3 @@ def _escaped(letter: str) -> str:
         return letter
     code = ord(letter)
     return f"\\u{code:04X}" if code <= 0xFFFF else f"\\U{code:08X}"
-
-
-def write_vectors(path: Path, images: Sequence[np.ndarray], parts: RecognizerParts) -> None:
-    """Write one entry for each image: the encoded image, sums after each step, best classes, text.
-
-    Args:
-        path: the file.
-        images: drawn ones, uint8 [H, W, 3]: the file goes to others, and data of a user do not.
-        parts: what reads them.
-
-    Raises:
-        WeightsError: the engine's classes are not those of the dictionary.
-    """
-    entries = [_entry(image, parts) for image in images]
-    settings = {"width_policy": parts.policy.to_json(), "reorder": is_reordered(parts.charset)}
-    content = {"format": 1, **settings, "vectors": entries}
-    write_text(path, json.dumps(content, ensure_ascii=False, indent=1) + "\n")
-
-
-def _entry(image: np.ndarray, parts: RecognizerParts) -> dict[str, Any]:
-    _, encoded = cv2.imencode(".png", image)
-    prepared = parts.policy.prepare(image)
-    probabilities = parts.probabilities(prepared[None])[0]
-    reading = read(probabilities, parts.charset)
-    return {
-        "png": base64.b64encode(encoded.tobytes()).decode("ascii"),
-        "image_shape": list(image.shape),
-        "image_sums": image.sum(axis=(0, 1), dtype=np.int64).tolist(),  # of blue, green, red
-        "input_shape": list(prepared.shape),
-        "input_sums": _rounded(prepared.sum(axis=(1, 2), dtype=np.float64)),
-        "input_first_row": _rounded(prepared[0, 0, :8]),
-        "frames": len(probabilities),
-        "classes": probabilities.argmax(axis=1).tolist(),
-        "probabilities": _rounded(probabilities.max(axis=1)),
-        "text": reading.text,
-        "confidence": round(reading.confidence, 6),
-    }
-
-
-def _rounded(values: np.ndarray) -> list[float]:
-    return [round(float(value), 6) for value in values]

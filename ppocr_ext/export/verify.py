@@ -6,11 +6,10 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice, product
+from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
-import cv2
 import numpy as np
 import yaml
 
@@ -27,12 +26,10 @@ from ppocr_ext.limits import MAX_DICTIONARY_BYTES, read_at_most
 from ppocr_ext.recognition.ctc_text import read
 from ppocr_ext.recognition.images import ImageSource, images_in, read_image
 from ppocr_ext.recognition.opening import INFERENCE_YML, RecognizerParts, parts_of_metadata
-from ppocr_ext.recognition.resize import Color, Kind, WidthPolicy
+from ppocr_ext.recognition.resize import WidthPolicy
 
-_EXAMINED = 2  # images of a reader that are searched for the step at fault: it is the same in all
-_LONGEST = 200  # limit of letters in the message of a client
-_SHOWN = 5  # limit of pairs of texts that are shown
-_TOGETHER = 8  # images that a graph also gets as one batch, since a graph may be wrong in batches alone
+_MAX_MESSAGE = 200  # characters of a client's message that are shown
+_BATCH_IMAGES = 8  # images that a graph also gets as one batch, since a graph may be wrong in batches alone
 
 
 class Picture(NamedTuple):
@@ -42,61 +39,39 @@ class Picture(NamedTuple):
     label: str | None = None
 
 
-class Fault(NamedTuple):
-    """What differs: ``decode``, ``resize``, ``width policy``, ``graph``, …, and how."""
-
-    step: str
-    detail: str
-
-    def __str__(self) -> str:
-        """Return ``channel order: RGB in place of BGR``."""
-        return f"{self.step}: {self.detail}"
-
-
-@dataclass(frozen=True, eq=False)
-class Seen:
-    """What a reader made of one image.
-
-    Attributes:
-        text: what it read.
-        probabilities: float32 [T, C].
-        input: what it gave the graph, float32 [3, H, W].
-    """
+class Output(NamedTuple):
+    """The text that a reader returns for an image, and its probabilities, float32 [T, C]."""
 
     text: str
     probabilities: np.ndarray
-    input: np.ndarray
 
 
 @dataclass(frozen=True)
 class Reader:
-    """What reads images, and shows what it does with them.
+    """A form of the model, or a client, that reads images.
 
     Attributes:
         name: for the table.
-        see: reads one image, uint8 [H, W, 3] in BGR.
-        step: that is to blame where it fails.
-        own_policy: with which it prepares images if it knows no other; None: with that of the network.
+        read: reads one image, uint8 [H, W, 3] in BGR.
+        own_policy: how it prepares images; None: as the network does.
         note: what the user should know of that policy; may be empty.
     """
 
     name: str
-    see: Callable[[np.ndarray], Seen]
-    step: str = "graph"
+    read: Callable[[np.ndarray], Output]
     own_policy: WidthPolicy | None = None
     note: str = ""
 
 
-def look(parts: RecognizerParts, pixels: np.ndarray) -> Seen:
+def read_picture(parts: RecognizerParts, pixels: np.ndarray) -> Output:
     """Read one image, uint8 [H, W, 3] in BGR, with an engine of this package."""
-    given = parts.policy.prepare(pixels)
-    found = parts.probabilities(given[None])[0]
-    return Seen(read(found, parts.charset, reorder=parts.reorder).text, found, given)
+    probabilities = parts.probabilities(parts.policy.prepare(pixels)[None])[0]
+    return Output(read(probabilities, parts.charset, reorder=parts.reorder).text, probabilities)
 
 
 @dataclass
 class Comparison:
-    """How far a reader is from the one that it must equal.
+    """How far a reader is from the network that it must equal.
 
     Attributes:
         name: of the reader.
@@ -104,10 +79,9 @@ class Comparison:
         images: how many were compared.
         largest: the largest difference of two probabilities; infinite if the shapes differ or a number is NaN.
         different: how many texts differ.
-        texts: (expected, found) of the first of them.
         labelled: how many images have a label.
         correct: how many of those are read correctly.
-        faults: what differs, without repetition.
+        faults: what differs: the first image, a dictionary, a batch.
     """
 
     name: str
@@ -115,18 +89,13 @@ class Comparison:
     images: int = 0
     largest: float = 0.0
     different: int = 0
-    texts: list[tuple[str, str]] = field(default_factory=list)
     labelled: int = 0
     correct: int = 0
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
 
     def agrees(self, tolerance: float = TOLERANCE) -> bool:
         """Return True if no probability differs by more than ``tolerance``, and nothing else is wrong."""
         return self.largest <= tolerance and not self.faults
-
-    def add_faults(self, faults: Sequence[Fault]) -> None:
-        """Add those that are not there yet."""
-        self.faults += [fault for fault in faults if fault not in self.faults]
 
     def __str__(self) -> str:
         """Return ``onnx: 12 images, largest difference of probabilities 2.1e-07, texts equal``."""
@@ -136,18 +105,18 @@ class Comparison:
 
 def compare(
     name: str,
-    right: RecognizerParts,
+    network: RecognizerParts,
     forms: Mapping[str, RecognizerParts],
     clients: Sequence[Reader],
     pictures: Iterable[Picture],
     any_width: bool,
     tolerance: float = TOLERANCE,
 ) -> list[Comparison]:
-    """Compare what reads an export with the network: each image alone; graphs with several and other widths too.
+    """Compare the readers of an export with the network: each image alone; graphs also with batches and other widths.
 
     Args:
-        name: of ``right``.
-        right: the trained network.
+        name: of ``network``.
+        network: the trained network, which is right.
         forms: of the model, by name.
         clients: that read it.
         pictures: the images.
@@ -155,27 +124,26 @@ def compare(
         tolerance: the largest difference of probabilities that is accepted.
 
     Returns:
-        One for ``right`` itself, and one for each of the others.
+        One for ``network`` itself, and one for each of the others.
     """
-    readers = [Reader(each, partial(look, parts)) for each, parts in forms.items()]
-    reference = Comparer(right, Reader(name, partial(look, right)), tolerance)
-    comparers = [Comparer(right, each, tolerance) for each in (*readers, *clients)]
-    together: list[np.ndarray] = []
+    readers = [Reader(each, partial(read_picture, parts)) for each, parts in forms.items()]
+    reference = Comparer(network, Reader(name, partial(read_picture, network)), tolerance)
+    comparers = [Comparer(network, each, tolerance) for each in (*readers, *clients)]
+    batch: list[np.ndarray] = []
     for picture in pictures:
-        together += [picture.pixels] * (len(together) < _TOGETHER)
-        seen = look(right, picture.pixels)
-        reference.check(picture, seen, seen)
-        expected: dict[WidthPolicy, Seen] = {right.policy: seen}
+        batch += [picture.pixels] * (len(batch) < _BATCH_IMAGES)
+        output = read_picture(network, picture.pixels)
+        reference.check(picture, output, output)
+        expected: dict[WidthPolicy, Output] = {network.policy: output}
         for comparer in comparers:
-            policy = comparer.right.policy
+            policy = comparer.network.policy
             if policy not in expected:
-                expected[policy] = look(comparer.right, picture.pixels)
+                expected[policy] = read_picture(comparer.network, picture.pixels)
             comparer.add(picture, expected[policy])
-    for comparer, parts in (
-        zip(comparers, forms.values(), strict=False) if together else ()
-    ):  # the first comparers are those of the forms
-        comparer.result.add_faults(dictionary_faults(right.charset, parts.charset))
-        comparer.add_batches(parts.engine, together, any_width)
+    # the first comparers are those of the forms
+    for comparer, parts in zip(comparers, forms.values(), strict=False) if batch else ():
+        comparer.result.faults += dictionary_faults(network.charset, parts.charset)
+        comparer.add_batches(parts.engine, batch, any_width)
     return [each.result for each in (reference, *comparers)]
 
 
@@ -184,53 +152,59 @@ class Comparer:
 
     Args:
         network: that is right.
-        found: the reader to check.
+        reader: the reader to check.
         tolerance: the largest difference of probabilities that is accepted.
 
     Attributes:
-        right: the network, with the width policy that is expected of the reader.
-        result: what was found so far.
+        network: the network, with the width policy of the reader.
+        result: the comparison of the images so far.
     """
 
-    def __init__(self, network: RecognizerParts, found: Reader, tolerance: float = TOLERANCE) -> None:
-        self.right = replace(network, policy=found.own_policy or network.policy)
-        self.result = Comparison(found.name, found.note)
-        self._found = found
+    def __init__(self, network: RecognizerParts, reader: Reader, tolerance: float = TOLERANCE) -> None:
+        self.network = replace(network, policy=reader.own_policy or network.policy)
+        self.result = Comparison(reader.name, reader.note)
+        self._reader = reader
         self._tolerance = tolerance
-        self._examined = 0
 
-    def add(self, picture: Picture, expected: Seen) -> None:
-        """Read an image, and add what is found to ``result``; ``expected`` is what ``right`` sees in it."""
+    def add(self, picture: Picture, expected: Output) -> None:
+        """Read an image and add the comparison to ``result``; ``expected`` is the output of ``network``."""
         try:
-            seen = self._found.see(picture.pixels)
+            output = self._reader.read(picture.pixels)
         except Exception as error:  # whatever an engine or a client raises
-            self.result.images += 1
-            self.result.largest = math.inf
-            self.result.different += 1
-            self.result.labelled += picture.label is not None
-            height, width = picture.pixels.shape[:2]
-            given = f"an image of {width} x {height} pixels"
-            self.result.add_faults([_failure(error, given, self._found.step)])
+            # no text and no probabilities: both differ
+            self.check(picture, expected, Output("", np.zeros(0, np.float32)), _failure(error))
         else:
-            self.check(picture, expected, seen)
+            self.check(picture, expected, output)
 
-    def check(self, picture: Picture, expected: Seen, seen: Seen) -> None:
-        """Add what the reader has seen in an image to ``result``."""
+    def check(self, picture: Picture, expected: Output, output: Output, failure: str = "") -> None:
+        """Add the output of the reader for an image to ``result``; ``failure``: why there is none."""
         result = self.result
         result.images += 1
-        largest = distance(expected.probabilities, seen.probabilities)
-        result.largest = max(result.largest, largest)
+        difference = distance(expected.probabilities, output.probabilities)
+        result.largest = max(result.largest, difference)
         result.labelled += picture.label is not None
-        result.correct += seen.text == picture.label
-        differs = seen.text != expected.text
-        if differs:
-            result.different += 1
-            result.texts += [(expected.text, seen.text)] * (len(result.texts) < _SHOWN)
-        if (differs or largest > self._tolerance) and self._examined < _EXAMINED:
-            self._examined += 1
-            # the steps before the graph, the graph, and those behind it
-            before = input_faults(self.right.policy, picture.pixels, seen.input)
-            result.add_faults([*before, *output_faults(self.right, seen, self._tolerance)])
+        result.correct += output.text == picture.label and not failure
+        differs = output.text != expected.text or bool(failure)
+        result.different += differs
+        if result.faults or not (differs or difference > self._tolerance):
+            return
+        height, width = picture.pixels.shape[:2]
+        where = f"image {result.images} ({width} x {height} pixels)"
+        if failure:
+            result.faults.append(f"{where}: {failure}")
+        elif difference > self._tolerance:
+            result.faults.append(
+                f"{where}: text {output.text!r}, expected {expected.text!r}; probabilities differ by {difference:.1e} "
+                f"(shape {list(output.probabilities.shape)}, expected {list(expected.probabilities.shape)})"
+            )
+        # with equal probabilities, only the dictionary can make another text
+        elif self._decoded(output.probabilities) != output.text:
+            result.faults.append(
+                f"{where}: text {output.text!r}, expected {expected.text!r} for equal probabilities"
+            )
+
+    def _decoded(self, probabilities: np.ndarray) -> str:
+        return read(probabilities, self.network.charset, reorder=self.network.reorder).text
 
     def add_batches(self, engine: Engine, images: Sequence[np.ndarray], any_width: bool) -> None:
         """Give the graph several images at once, and inputs of other widths, and compare.
@@ -240,132 +214,30 @@ class Comparer:
             images: a few, uint8 [H, W, 3].
             any_width: the graph should take every width.
         """
-        right = self.right
+        network = self.network
         result = self.result
-        batches = [batch for batch in batches_of(images, right.policy) if len(batch) > 1]
+        batches = [batch for batch in batches_of(images, network.policy) if len(batch) > 1]
         if not batches:
-            batches = [np.repeat(right.policy.prepare(images[0])[None], 2, axis=0)]
+            batches = [np.repeat(network.policy.prepare(images[0])[None], 2, axis=0)]
         if any_width:
-            batches += batches_of(images, replace(right.policy, kind="widen"))
+            batches += batches_of(images, replace(network.policy, kind="widen"))
         for batch in batches:
-            given = f"{len(batch)} images of width {batch.shape[3]}"
-            expected = right.engine.probabilities(batch)
+            expected = network.engine.probabilities(batch)
+            fault = "other probabilities"
             try:
-                largest = distance(expected, engine.probabilities(batch))
+                difference = distance(expected, engine.probabilities(batch))
             except Exception as error:  # whatever an engine raises
-                largest = math.inf
-                result.add_faults([_failure(error, given)])
-            result.largest = max(result.largest, largest)
-            if largest > self._tolerance and not result.faults:
-                result.add_faults([Fault("graph", f"other probabilities for {given}")])
+                difference = math.inf
+                fault = _failure(error)
+            result.largest = max(result.largest, difference)
+            if difference > self._tolerance and not result.faults:
+                result.faults.append(f"{len(batch)} images of width {batch.shape[3]}: {fault}")
 
 
-def _failure(error: Exception, given: str, step: str = "graph") -> Fault:
+def _failure(error: Exception) -> str:
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    said = lines[0] if isinstance(error, PPOCRExtError) else lines[-1]  # Paddle's last line has the reason
-    if getattr(error, "code", "") == "charset_mismatch":
-        step = "dictionary"
-    return Fault(step, f"it fails on {given}: {said}"[:_LONGEST])
-
-
-_SAME = 1e-3  # limit of the difference of equal inputs, whose values go from -1 to 1
-_NEAR = 0.1  # limit of the mean difference between an input and that of another library for resizing
-_INTERPOLATIONS = {
-    "": cv2.INTER_LINEAR,
-    "the nearest pixel in place of linear interpolation": cv2.INTER_NEAREST,
-    "cubic in place of linear interpolation": cv2.INTER_CUBIC,
-    "the mean of an area in place of linear interpolation": cv2.INTER_AREA,
-    "Lanczos in place of linear interpolation": cv2.INTER_LANCZOS4,
-}
-_MEAN, _DEVIATION = (
-    np.array(values, np.float32)[:, None, None] for values in ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
-)
-_NORMALISATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "": lambda pixels: (pixels - 0.5) / 0.5,
-    "the values go from 0 to 255": lambda pixels: pixels * 255,
-    "the values go from 0 to 1": lambda pixels: pixels,
-    "with mean and deviation of ImageNet": lambda pixels: (pixels - _MEAN) / _DEVIATION,
-}
-
-
-def input_faults(policy: WidthPolicy, pixels: np.ndarray, found: np.ndarray) -> list[Fault]:
-    """Return the steps before the graph that differ; none if the input is right.
-
-    Args:
-        policy: how the image should be prepared.
-        pixels: the image, uint8 [H, W, 3] in BGR.
-        found: what the graph was given, float32 [3, H, W].
-    """
-    expected = policy.prepare(pixels)
-    if distance(expected, found) <= _SAME:
-        return []
-    columns = expected.shape[2]
-    wider = found.shape[:2] == expected.shape[:2] and found.shape[2] > columns
-    if wider and distance(expected, found[:, :, :columns]) <= _SAME and not found[:, :, columns:].any():
-        return [Fault("batch padding", f"filled up from {columns} to {found.shape[2]} columns")]
-    # fewer swapped steps first, so that one wrong step is not explained by two
-    for faults, prepared in sorted(_ways(policy, pixels), key=lambda way: len(way[0])):
-        if distance(prepared, found) <= _SAME:
-            return faults
-    if found.shape != expected.shape:
-        return [Fault("width policy", f"the input is {list(found.shape)}, expected {list(expected.shape)}")]
-    if float(np.abs(expected - found).mean()) <= _NEAR:
-        return [Fault("resize", "values that no interpolation of OpenCV gives")]
-    return [Fault("decode", "the input is of other pixels than those of the image")]
-
-
-def _ways(policy: WidthPolicy, pixels: np.ndarray) -> Iterator[tuple[list[Fault], np.ndarray]]:
-    """Yield the image prepared in each known way, and before it the steps that differ from those of ``policy``."""
-    images = {
-        "": pixels,
-        "grey": cv2.cvtColor(cv2.cvtColor(pixels, cv2.COLOR_BGR2GRAY), cv2.COLOR_GRAY2BGR),
-        "turned": np.rot90(pixels, 1),
-        "turned back": np.rot90(pixels, 3),
-    }
-    ways = product(
-        images.items(), get_args(Kind), get_args(Color), _INTERPOLATIONS.items(), _NORMALISATIONS.items()
-    )
-    for (decoding, image), kind, color, (interpolation, flag), (values, normalised) in ways:
-        swapped = replace(policy, kind=kind, color=color)
-        columns, filled = swapped.widths(*image.shape[:2])
-        shape = (3, policy.image_shape[1], filled)
-        resized = cv2.resize(image, shape[:0:-1], interpolation=flag)
-        scaled = (WidthPolicy("squash", shape, color).prepare(resized) + 1) / 2  # of its own size already
-        prepared = np.zeros((*shape[:2], columns), np.float32)
-        prepared[:, :, :filled] = normalised(scaled)
-        differing = {
-            "decode": f"the image is {decoding}" if decoding else "",
-            "width policy": f"{kind} in place of {policy.kind}" if kind != policy.kind else "",
-            "resize": interpolation,
-            "channel order": f"{color} in place of {policy.color}" if color != policy.color else "",
-            "normalisation": values,
-        }
-        yield [Fault(step, detail) for step, detail in differing.items() if detail], prepared
-
-
-def output_faults(right: RecognizerParts, seen: Seen, tolerance: float) -> list[Fault]:
-    """Return ``graph`` and ``dictionary`` if they differ, on the input that the reader itself prepared.
-
-    Args:
-        right: the network.
-        seen: what the reader made of an image.
-        tolerance: the largest difference of probabilities that is accepted.
-    """
-    expected = right.engine.probabilities(seen.input[None])[0]
-    found = seen.probabilities
-    faults = []
-    if distance(expected, found) > tolerance:
-        powers = np.exp(expected)
-        twice = distance(powers / powers.sum(axis=-1, keepdims=True), found) <= tolerance
-        shape = f"the output is {list(found.shape)}, expected {list(expected.shape)}"
-        what = "a second softmax" if twice else "other weights or layers"
-        faults.append(Fault("graph", what if expected.shape == found.shape else shape))
-    if found.shape[1:] != (right.charset.ctc_classes,):
-        return faults
-    text = read(found, right.charset, reorder=right.reorder).text
-    if text != seen.text:
-        faults.append(Fault("dictionary", f"{seen.text!r} in place of {text!r} for the same classes"))
-    return faults
+    reason = lines[0] if isinstance(error, PPOCRExtError) else lines[-1]  # Paddle's last line has the reason
+    return f"it fails: {reason}"[:_MAX_MESSAGE]
 
 
 def open_forms(
@@ -426,16 +298,16 @@ def _settings(file: Path) -> tuple[Any, Any, tuple[str, ...]]:
         ) from error
 
 
-def dictionary_faults(expected: Charset, other: Charset) -> list[Fault]:
-    """Return how a dictionary differs, also in characters that no image shows."""
+def dictionary_faults(expected: Charset, other: Charset) -> list[str]:
+    """Return how a dictionary differs, also in characters that are in no image."""
     right = expected.characters
-    found = other.characters
-    if right == found:
+    characters = other.characters
+    if right == characters:
         return []
-    if len(right) != len(found):
-        return [Fault("dictionary", f"{len(found)} characters in place of {len(right)}")]
-    number = next(n for n, (one, two) in enumerate(zip(right, found, strict=True)) if one != two)
-    return [Fault("dictionary", f"character {number + 1} is {found[number]!r} in place of {right[number]!r}")]
+    if len(right) != len(characters):
+        return [f"dictionary: {len(characters)} characters, expected {len(right)}"]
+    number = next(n for n, (one, two) in enumerate(zip(right, characters, strict=True)) if one != two)
+    return [f"dictionary: character {number + 1} is {characters[number]!r}, expected {right[number]!r}"]
 
 
 def eval_images(config: Config, count: int) -> list[np.ndarray]:

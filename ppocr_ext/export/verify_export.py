@@ -23,10 +23,9 @@ from ppocr_ext.export import clients
 from ppocr_ext.export.exporter import load_on_cpu, policy_of_width
 from ppocr_ext.export.verify import (
     Comparison,
-    Fault,
+    Output,
     Picture,
     Reader,
-    Seen,
     compare,
     dictionary_faults,
     eval_images,
@@ -42,15 +41,15 @@ from ppocr_ext.recognition.opening import INFERENCE_YML, Exported, RecognizerPar
 from ppocr_ext.recognition.resize import WidthPolicy
 from ppocr_ext.run.recogniser import BEST, CONFIG_FILE, recogniser_config
 
-Read = Callable[[np.ndarray], Seen]
+Read = Callable[[np.ndarray], Output]
 
 NETWORK = "trained network"
-_OF_EVAL = 4  # images of Eval, besides the drawn ones
+_EVAL_IMAGES = 4  # besides the drawn ones
 
 
 @dataclass
 class Verification:
-    """What was found.
+    """The comparison of an export with its network.
 
     Attributes:
         reference: name of the reader that the others must equal.
@@ -62,7 +61,7 @@ class Verification:
 
     reference: str
     rows: list[Comparison] = field(default_factory=list)
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
 
@@ -104,20 +103,19 @@ def verify_export(
         exported.check(*(name for name in MODEL_FILES if (folder / name).is_file()))
     forms, failed = open_forms(folder, exported.policy, exported.reorder)
     config = _config(exported, run, options)
-    name = NETWORK if config is not None else next(iter(forms), "")
+    result = Verification(NETWORK, faults=_changed(exported))
     if config is not None:
-        right = _network(config, exported, host_path)
+        reference = _network(config, exported, host_path)
     elif forms:
-        right = forms.pop(name)
+        result.reference = next(iter(forms))
+        reference = forms.pop(result.reference)
+        result.faults += dictionary_faults(exported.charset, reference.charset)
+        result.notes.append(
+            f"the trained network is not compared (give its run with --run); {result.reference} takes its place"
+        )
     else:
         missing = f"{folder} has none of {', '.join(MODEL_FILES)}. Fix: export the model again."
         raise next(iter(failed.values()), WeightsError(missing, code="missing_file"))
-    found = Verification(name, faults=_changed(exported))
-    if config is None:
-        found.faults += dictionary_faults(exported.charset, right.charset)
-        found.notes.append(
-            f"the trained network is not compared: give its run with --run. In its place: {name}"
-        )
     with ExitStack() as stack:
         readers, notes = open_clients(folder, exported, stack) if with_clients else ([], [])
         if not (forms or readers or failed):
@@ -126,23 +124,28 @@ def verify_export(
                 f"was exported from with --run.",
                 code="nothing_to_compare",
             )
-        found.notes += notes
-        pictures = _pictures(config, exported, images, data_dir, found)
-        shown = tqdm(pictures, desc="verify", unit=" images", disable=None, leave=False)
-        found.rows = compare(name, right, forms, readers, shown, exported.width is None, tolerance)
-    if not found.rows[0].images:
+        result.notes += notes
+        pictures = tqdm(
+            _pictures(config, exported, images, data_dir, result.unreadable),
+            desc="verify",
+            unit=" images",
+            disable=None,
+            leave=False,
+        )
+        result.rows = compare(
+            result.reference, reference, forms, readers, pictures, exported.width is None, tolerance
+        )
+    if not result.rows[0].images:
         raise DataError(
-            f"no image can be read. The first: {''.join(found.unreadable[:1])}. Fix: correct the paths.",
+            f"no image can be read. The first: {''.join(result.unreadable[:1])}. Fix: correct the paths.",
             code="no_images",
         )
-    found.rows += [
-        Comparison(name, largest=math.inf, faults=[Fault("graph", str(why))]) for name, why in failed.items()
-    ]
-    return found
+    result.rows += [Comparison(name, largest=math.inf, faults=[str(error)]) for name, error in failed.items()]
+    return result
 
 
 def _config(exported: Exported, run: Path | None, options: Sequence[str]) -> Config | None:
-    """Return the config of the run; None if none is given and the export does not lie in its run."""
+    """Return the config of the run; None if no run is given and the export does not lie in its run's folder."""
     if run is not None:
         return recogniser_config(run, options)
     for run in exported.folder.resolve().parents[:2]:  # of RUN/inference, and RUN/best_accuracy/inference
@@ -161,14 +164,14 @@ def _network(config: Config, exported: Exported, host_path: str | None) -> Recog
     return RecognizerParts(NetworkEngine(trained.network), policy, trained.charset)
 
 
-def _changed(exported: Exported) -> list[Fault]:
-    """Return the files that are not as they were exported."""
+def _changed(exported: Exported) -> list[str]:
+    """Return a message for each file that differs from its digest."""
     faults = []
     for name in filter(exported.has, (*MODEL_FILES, INFERENCE_YML)):
         try:
             exported.check(name)
         except WeightsError as error:
-            faults.append(Fault("files", str(error)))
+            faults.append(str(error))
     return faults
 
 
@@ -177,21 +180,21 @@ def _pictures(
     exported: Exported,
     places: Sequence[str],
     data_dir: str | None,
-    found: Verification,
+    unreadable: list[str],
 ) -> Iterator[Picture]:
-    """Yield the images that the user names, or some of Eval and drawn ones."""
+    """Yield the images that the user names, or some of Eval and drawn ones; add messages to ``unreadable``."""
     if not places:
-        own = [] if config is None else eval_images(config, _OF_EVAL)
+        own = [] if config is None else eval_images(config, _EVAL_IMAGES)
         height = exported.policy.image_shape[1]
         yield from (Picture(pixels) for pixels in [*own, *drawn_images(exported.charset.characters, height)])
         return
     listed = list_images(places, data_dir)
-    found.unreadable += listed.bad_lines
+    unreadable += listed.bad_lines
     for image in listed.images:
         try:
             yield Picture(read_image(image.source()), image.label)
         except DataError as error:
-            found.unreadable.append(str(error))
+            unreadable.append(str(error))
 
 
 def open_clients(folder: Path, exported: Exported, stack: ExitStack) -> tuple[list[Reader], list[str]]:
@@ -199,7 +202,7 @@ def open_clients(folder: Path, exported: Exported, stack: ExitStack) -> tuple[li
 
     Args:
         folder: of the export.
-        exported: what it says of itself.
+        exported: its description.
         stack: ends the processes.
     """
     readers: list[Reader] = []
@@ -215,14 +218,12 @@ def open_clients(folder: Path, exported: Exported, stack: ExitStack) -> tuple[li
             notes.append(f"{package} {version} is not compared: it reads {ONNX}, which was not exported")
         else:
             pool = stack.enter_context(ProcessPoolExecutor(1, multiprocessing.get_context("spawn")))
-            see = partial(_see_in, pool, package, str(folder), exported.policy)
+            read = partial(_read_in, pool, package, str(folder), exported.policy)
             own = _own_policy(package, exported)
             note = ""
             if own.kind != exported.policy.kind:
-                note = (
-                    f"it cannot {exported.policy.kind}, so it is compared with the network under {own.kind}"
-                )
-            readers.append(Reader(f"{package} {version}", see, "client", own, note))
+                note = f"it has no policy {exported.policy.kind}, so it is compared with the network under {own.kind}"
+            readers.append(Reader(f"{package} {version}", read, own, note))
     return readers, notes
 
 
@@ -235,18 +236,18 @@ def _own_policy(package: str, exported: Exported) -> WidthPolicy:
     return replace(exported.policy, kind="widen", max_width=None)
 
 
-def _see_in(
+def _read_in(
     pool: ProcessPoolExecutor, package: str, folder: str, policy: WidthPolicy, pixels: np.ndarray
-) -> Seen:
-    return pool.submit(_see, package, folder, policy, pixels).result()
+) -> Output:
+    return pool.submit(_read, package, folder, policy, pixels).result()
 
 
-def _see(package: str, folder: str, policy: WidthPolicy, pixels: np.ndarray) -> Seen:
-    return _opened(package, folder, policy)(pixels)
+def _read(package: str, folder: str, policy: WidthPolicy, pixels: np.ndarray) -> Output:
+    return _client(package, folder, policy)(pixels)
 
 
 @cache  # in the process of the client: one model for all images
-def _opened(package: str, folder: str, policy: WidthPolicy) -> Read:
+def _client(package: str, folder: str, policy: WidthPolicy) -> Read:
     return _CLIENTS[package][1](folder, policy)
 
 
@@ -255,12 +256,12 @@ def _paddleocr2(folder: str, policy: WidthPolicy) -> Read:
     recognizer = open_text_recognizer(clients.paddleocr2_options(folder, policy))
     recognizer.predictor = recorder = _Recorder(recognizer.predictor)
 
-    def see(pixels: np.ndarray) -> Seen:
-        given = pixels[:, :, ::-1].copy() if policy.color == "RGB" else pixels
-        texts, _ = recognizer([given])
-        return Seen(texts[0][0], recorder.output[0], recorder.input[0])
+    def read(pixels: np.ndarray) -> Output:
+        image = pixels[:, :, ::-1].copy() if policy.color == "RGB" else pixels
+        texts, _ = recognizer([image])
+        return Output(texts[0][0], recorder.output[0])
 
-    return see
+    return read
 
 
 def _rapidocr3(folder: str, policy: WidthPolicy) -> Read:
@@ -269,38 +270,37 @@ def _rapidocr3(folder: str, policy: WidthPolicy) -> Read:
     _, height, width = policy.image_shape
     recorder: _Recorder | None = None
 
-    def see(pixels: np.ndarray) -> Seen:
+    def read(pixels: np.ndarray) -> Output:
         nonlocal recorder
-        given = pixels
-        if policy.kind == "squash":  # which it cannot do itself
-            given = cv2.resize(given, (width, height))
+        image = pixels
+        if policy.kind == "squash":  # RapidOCR itself keeps the aspect ratio
+            image = cv2.resize(image, (width, height))
         if policy.color == "RGB":
-            given = given[:, :, ::-1].copy()
+            image = image[:, :, ::-1].copy()
         if recorder is None:
-            engine(given)  # opens the model
+            engine(image)  # opens the model
             recorder = engine.text_rec.session.session = _Recorder(engine.text_rec.session.session)
-        text = "".join(engine(given).txts or ())
-        return Seen(text, recorder.output[0], recorder.input[0])
+        text = "".join(engine(image).txts or ())
+        return Output(text, recorder.output[0])
 
-    return see
+    return read
 
 
 class _Recorder:
-    """An ONNX Runtime session that keeps its last input and output."""
+    """An ONNX Runtime session that keeps its last output."""
 
     def __init__(self, session: Any) -> None:
         self._session = session
-        self.input = self.output = np.zeros(0, np.float32)
+        self.output = np.zeros(0, np.float32)
 
-    def run(self, names: Any, given: dict[str, np.ndarray]) -> list[np.ndarray]:
+    def run(self, names: Any, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
         """Call the session's own ``run``."""
-        found = self._session.run(names, given)
-        (self.input,) = given.values()
-        self.output = found[0]
-        return found
+        outputs = self._session.run(names, inputs)
+        self.output = outputs[0]
+        return outputs
 
     def __getattr__(self, name: str) -> Any:
-        """Return what the session has under a name."""
+        """Return another attribute of the session."""
         return getattr(self._session, name)
 
 

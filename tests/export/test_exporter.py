@@ -92,31 +92,6 @@ def test_only_a_squash_model_is_given_an_input_shape() -> None:
     assert "'my out'" in clients.shell_command("my out", "ch_SVTRv2_rec", PAD)
 
 
-def test_the_vectors_lead_from_bytes_to_text(exported: ExportedModel, trained: TrainedRecogniser) -> None:
-    vectors = json.loads((exported.folder / "vectors.json").read_text(encoding="utf-8"))["vectors"]
-    lines = (exported.folder / "charset.txt").read_text(encoding="utf-8").split("\n")
-    widths = set()
-    for each in vectors:
-        image = cv2.imdecode(np.frombuffer(base64.b64decode(each["png"]), np.uint8), cv2.IMREAD_COLOR)
-        assert (
-            image.sum(axis=(0, 1)).tolist() == each["image_sums"] and list(image.shape) == each["image_shape"]
-        )
-        assert len(set(each["image_sums"])) == 3  # so that exchanged channels show
-        filled = min(SHAPE[2], int(np.ceil(SHAPE[1] * image.shape[1] / image.shape[0])))
-        pixels = cv2.resize(image, (filled, SHAPE[1])).transpose(2, 0, 1) / 255 * 2 - 1
-        assert pixels.sum(axis=(1, 2)) == pytest.approx(each["input_sums"], abs=0.01)
-        assert pixels[0, 0, :8] == pytest.approx(each["input_first_row"], abs=1e-5)
-        inputs = np.zeros((1, *SHAPE), np.float32)
-        inputs[0, :, :, :filled] = pixels
-        found = ExportedEngine("onnx", exported.folder / "inference.onnx").probabilities(inputs)[0]
-        assert found.argmax(axis=1).tolist() == each["classes"]
-        assert found.max(axis=1) == pytest.approx(each["probabilities"], abs=0.001)
-        kept = [c for t, c in enumerate(each["classes"]) if c and (t == 0 or c != each["classes"][t - 1])]
-        assert "".join(lines[c - 1] for c in kept) == each["text"] == text_of(trained, PAD, image)[0]
-        widths.add(filled)
-    assert len(widths) > 1
-
-
 def test_onnx_alone_and_the_accuracy_of_each_policy(
     trained: TrainedRecogniser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

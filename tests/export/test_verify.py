@@ -30,7 +30,7 @@ from ppocr_ext.recognition.ctc_text import read
 from ppocr_ext.recognition.resize import WidthPolicy
 from ppocr_ext.run.recogniser import TrainedRecogniser
 
-PADDLE = ("inference.json, oneDNN", "inference.json, no oneDNN")
+PADDLE = ["inference.json, oneDNN", "inference.json, no oneDNN"]
 ONNX = "inference.onnx"
 
 
@@ -60,8 +60,8 @@ def publish(folder: Path) -> None:
     file.write_text(json.dumps(content), encoding="utf-8")
 
 
-def steps(found: Verification) -> dict[str, set[str]]:
-    return {row.name: {fault.step for fault in row.faults} for row in found.rows if not row.agrees()}
+def differing(found: Verification) -> list[str]:
+    return [row.name for row in found.rows if not row.agrees()]
 
 
 def test_an_export_equals_its_network(
@@ -147,47 +147,26 @@ def fixed(axis: int, size: int) -> Callable[[onnx.ModelProto], None]:
 
 
 @pytest.mark.parametrize(
-    ("plant", "readers", "step", "fact"),
+    ("plant", "readers", "fact"),
     [
-        pytest.param(
-            replaced('- "0"\n  - "1"', '- "1"\n  - "0"'), PADDLE, "dictionary", "'1'", id="dictionary-yml"
-        ),
-        pytest.param(
-            replaced('  - "a"\n', ""),
-            PADDLE,
-            "dictionary",
-            "23",
-            id="dictionary-short",
-        ),
-        pytest.param(changed_onnx(other_dictionary), (ONNX,), "dictionary", "'1'", id="wrong-dictionary"),
-        pytest.param(replaced("BGR", "RGB"), PADDLE, "channel order", "RGB", id="RGB-for-BGR"),
-        pytest.param(
-            changed_onnx(other_policy("color", "RGB")), (ONNX,), "channel order", "RGB", id="RGB-for-BGR-onnx"
-        ),
-        pytest.param(
-            changed_onnx(other_policy("kind", "squash")),
-            (ONNX,),
-            "width policy",
-            "squash",
-            id="squashed-width",
-        ),
-        pytest.param(changed_onnx(softmax_twice), (ONNX,), "graph", "softmax", id="double-softmax"),
-        pytest.param(changed_onnx(fixed(3, 64)), (ONNX,), "graph", "width", id="fixed-width"),
-        pytest.param(changed_onnx(fixed(0, 1)), (ONNX,), "graph", "images of width", id="fixed-batch"),
+        pytest.param(replaced('- "0"\n  - "1"', '- "1"\n  - "0"'), PADDLE, "'1'", id="dictionary-yml"),
+        pytest.param(replaced('  - "a"\n', ""), PADDLE, "23", id="dictionary-short"),
+        pytest.param(changed_onnx(other_dictionary), [ONNX], "'1'", id="wrong-dictionary"),
+        pytest.param(replaced("BGR", "RGB"), PADDLE, "differ by", id="RGB-for-BGR"),
+        pytest.param(changed_onnx(other_policy("color", "RGB")), [ONNX], "differ by", id="RGB-for-BGR-onnx"),
+        pytest.param(changed_onnx(other_policy("kind", "squash")), [ONNX], "differ by", id="squashed-width"),
+        pytest.param(changed_onnx(softmax_twice), [ONNX], "differ by", id="double-softmax"),
+        pytest.param(changed_onnx(fixed(3, 64)), [ONNX], "width", id="fixed-width"),
+        pytest.param(changed_onnx(fixed(0, 1)), [ONNX], "images of width", id="fixed-batch"),
     ],
 )
-def test_a_planted_fault_is_found_in_its_step(
-    verify: Callable[..., Verification],
-    copy: Path,
-    plant: Any,
-    readers: tuple[str, ...],
-    step: str,
-    fact: str,
+def test_a_planted_fault_is_found_in_its_form(
+    verify: Callable[..., Verification], copy: Path, plant: Any, readers: list[str], fact: str
 ) -> None:
     plant(copy)
     publish(copy)
     found = verify(copy)  # the other forms of the model are the clean twins
-    assert steps(found) == dict.fromkeys(readers, {step})
+    assert differing(found) == readers
     assert all(fact in str(row.faults) for row in found.rows if row.name in readers)
     assert not found.agrees(1e-4)
 
@@ -216,7 +195,7 @@ def test_a_batch_norm_that_is_folded_wrongly_is_not_published(forgets: bool, tmp
     recogniser = recogniser_of(tmp_path)
     recogniser.network.backbone.branches = NormedConv(forgets)
     recogniser.network.eval()
-    with raises_code(ModelError, "export_differs", "graph") if forgets else nullcontext():
+    with raises_code(ModelError, "export_differs") if forgets else nullcontext():
         export_recogniser(recogniser.config, recogniser, tmp_path / "model", format="paddle")
     assert (tmp_path / "model").exists() != forgets
 
@@ -226,8 +205,8 @@ def test_truncated_weights_are_found(verify: Callable[..., Verification], copy: 
     content = (copy / name).read_bytes()
     (copy / name).write_bytes(content[: len(content) // 2])
     found = verify(copy)
-    assert [name in str(fault) for fault in found.faults] == [True] and not found.agrees(1e-4)
-    assert set(steps(found)) == ({ONNX} if name == ONNX else set(PADDLE))
+    assert [name in fault for fault in found.faults] == [True] and not found.agrees(1e-4)
+    assert differing(found) == ([ONNX] if name == ONNX else PADDLE)
 
 
 @pytest.mark.parametrize("name", ["inference.json", "inference.pdiparams", ONNX])
@@ -260,7 +239,7 @@ def test_without_the_run_the_forms_are_compared(copy: Path, capsys: pytest.Captu
     publish(copy)
     assert main(["verify", str(copy), "--no-clients", "--tolerance", "0.0001"]) == 1
     said = capsys.readouterr().out
-    assert "inference.onnx differs" in said and "second softmax" in said
+    assert "inference.onnx differs" in said and "differ by" in said
     assert main(["verify", str(copy), "--no-clients", "--tolerance", "0.999"]) == 0
     assert main(["verify", str(copy / "nowhere")]) == 2
     assert main(["verify", str(copy), "--tolerance", "0"]) == 2

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from ppocr_ext.centers.accumulator import CenterAccumulator
+from ppocr_ext.centers.collect import CenterAccumulator
 from ppocr_ext.characters.center_table import CenterTable, read_centers
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import load

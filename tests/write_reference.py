@@ -17,7 +17,7 @@ from types import ModuleType
 
 from ppocr_ext.cli.main import COMMANDS, build_parser, import_command
 from ppocr_ext.config.global_keys import GLOBAL_KEYS, GlobalKey, ValueRule
-from ppocr_ext.modeling.necks.sequence_encoder import ENCODERS
+from ppocr_ext.modeling.necks import ENCODERS
 from ppocr_ext.registry import BY_KIND
 from ppocr_ext.report import run_folder
 from ppocr_ext.synth.lines import LineStyle

@@ -23,11 +23,10 @@ from ppocr_ext.config.node import PlaceKind, dotted
 from ppocr_ext.messages import did_you_mean, near_match
 from ppocr_ext.modeling import BaseModel, DistillationModel
 from ppocr_ext.modeling.backbones import SVTRNet
-from ppocr_ext.modeling.base_model import model_keys
 from ppocr_ext.modeling.heads import CTCHead, MultiHead, SARHead
 from ppocr_ext.modeling.heads.multi_head import ctc_branch_keys, nrtr_branch_keys
-from ppocr_ext.modeling.necks import SequenceEncoder
-from ppocr_ext.modeling.necks.sequence_encoder import ENCODERS
+from ppocr_ext.modeling.models import model_keys
+from ppocr_ext.modeling.necks import ENCODERS, SequenceEncoder
 from ppocr_ext.registry import ARCHITECTURES, BACKBONES, HEADS, NECKS, TRANSFORMS, Registry
 
 _PARTS: dict[str, Registry] = {"Transform": TRANSFORMS, "Backbone": BACKBONES, "Neck": NECKS, "Head": HEADS}

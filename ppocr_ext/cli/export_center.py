@@ -18,7 +18,7 @@ from ppocr_ext.messages import command_line, setting
 from ppocr_ext.run.logs import set_up_logs
 
 if TYPE_CHECKING:
-    from ppocr_ext.centers.accumulator import CenterAccumulator
+    from ppocr_ext.centers.collect import CenterAccumulator
     from ppocr_ext.run.run import Run
 
 _OVERLAY = "configs/overlays/center_loss.yml"

@@ -14,7 +14,7 @@ from ppocr_ext.errors import ConfigError
 from ppocr_ext.inference.runners import ONNX
 from ppocr_ext.limits import MAX_INPUT_WIDTH
 from ppocr_ext.messages import did_you_mean, near_match
-from ppocr_ext.recognition.resize import WidthPolicy
+from ppocr_ext.recognition.images import WidthPolicy
 
 CLIENT_WIDTH = MAX_INPUT_WIDTH  # of PaddleOCR's 3.x client
 

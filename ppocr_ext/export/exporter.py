@@ -33,7 +33,7 @@ from ppocr_ext.inference.runners import NetworkEngine
 from ppocr_ext.io.atomic import atomic_folder, write_text
 from ppocr_ext.messages import LOG
 from ppocr_ext.recognition.ctc_text import is_reordered, read
-from ppocr_ext.recognition.images import read_image
+from ppocr_ext.recognition.images import Kind, WidthPolicy, read_image
 from ppocr_ext.recognition.opening import (
     CHARACTERS,
     CHARSET_FILE,
@@ -42,7 +42,6 @@ from ppocr_ext.recognition.opening import (
     POLICY,
     RecognizerParts,
 )
-from ppocr_ext.recognition.resize import Kind, WidthPolicy
 from ppocr_ext.run.recogniser import TrainedRecogniser, load_recogniser
 
 BOTH = "both"  # all forms

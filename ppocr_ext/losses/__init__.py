@@ -14,7 +14,7 @@ from ppocr_ext.losses.distillation_losses import (
     MaskedDKDLoss,
 )
 from ppocr_ext.losses.label_losses import CELoss, CTCLoss, NRTRLoss, SARLoss
-from ppocr_ext.losses.output_distances import (
+from ppocr_ext.losses.pair_losses import (
     DistillationDistanceLoss,
     DistillationDMLLoss,
     DistillationKLDivLoss,

@@ -12,7 +12,6 @@ from paddle.autograd import PyLayer
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.losses.base_loss import PAD, check_option, valid_frames
 from ppocr_ext.losses.base_loss import PAD as BLANK
-from ppocr_ext.losses.distillation_base import OutputPath, PairLoss
 from ppocr_ext.losses.functional import (
     TINY,
     align_frames,
@@ -23,6 +22,7 @@ from ppocr_ext.losses.functional import (
     sum_classes,
     weighted_mean,
 )
+from ppocr_ext.losses.pair_losses import OutputPath, PairLoss
 from ppocr_ext.registry import LOSSES
 
 TEMPERATURE = 0.5  # of DistillCTCLogits

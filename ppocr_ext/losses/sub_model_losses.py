@@ -2,16 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import paddle
+
 from ppocr_ext.errors import ConfigError
-from ppocr_ext.losses.base_loss import LossContext
+from ppocr_ext.losses.base_loss import (
+    HEADS,
+    Loss,
+    LossContext,
+    OutputRef,
+    Parts,
+    head_batch,
+    required_outputs,
+    with_total,
+)
 from ppocr_ext.losses.center_loss import CenterLoss
-from ppocr_ext.losses.distillation_base import SubModelLoss
 from ppocr_ext.losses.label_losses import CELoss, CTCLoss, SARLoss
+from ppocr_ext.losses.pair_losses import OutputPath, is_name_list
 from ppocr_ext.messages import LOG
 from ppocr_ext.registry import LOSSES
+
+
+class SubModelLoss(Loss):
+    """Compute the loss against the labels of each listed sub-model separately.
+
+    Args:
+        make_loss: builds the loss of the sub-model of a name.
+        head: the branch of a MultiHead that it needs.
+        model_name_list: the sub-models.
+        key: entry of a sub-model's output, ``head_out``; None if it returns only its head's output.
+        multi_head: the sub-models have a MultiHead.
+        name: the values are logged as ``NAME_MODEL_INDEX``.
+
+    Attributes:
+        losses: the loss of each sub-model.
+
+    Raises:
+        ConfigError: when built, ``model_name_list`` is not a list of names; when called, a sub-model, key or
+            head is not among the predictions.
+    """
+
+    def __init__(
+        self,
+        make_loss: Callable[[str], Loss],
+        head: str,
+        model_name_list: Sequence[str],
+        key: str | None,
+        multi_head: bool,
+        name: str,
+    ) -> None:
+        super().__init__()
+        self.head = head
+        self.path = OutputPath(type(self).__name__, key, head if multi_head else None, kinds=(head,))
+        self.multi_head = multi_head
+        self.name = name
+        if not is_name_list(model_name_list) or not model_name_list:
+            raise ConfigError(
+                f"{self.path.owner}: model_name_list must be a list of sub-models, such as [Student], but is "
+                f"{model_name_list!r}.",
+                code="bad_value",
+            )
+        self.losses: dict[str, Loss] = {model: make_loss(model) for model in model_name_list}
+        for model, loss in self.losses.items():
+            self.add_sublayer(model, loss)
+
+    def forward(self, predicts: Any, batch: Sequence[paddle.Tensor]) -> Parts:
+        """Return ``{NAME_MODEL_INDEX: scalar, …, "loss": their sum}``."""
+        reduced = head_batch(batch, self.head, self.multi_head, self.path.owner)
+        parts: Parts = {}
+        for index, (model, loss) in enumerate(self.losses.items()):
+            output = self.path.find(predicts, model)
+            parts[f"{self.name}_{model}_{index}"] = loss(output, reduced)["loss"]
+        return with_total(parts)
+
+    def required_outputs(self) -> set[OutputRef]:
+        """Return what the loss of each sub-model requires; the head's output is the one on the path."""
+        found: set[OutputRef] = set()
+        for model, loss in self.losses.items():
+            others = {kind for _, kind in required_outputs(loss) or () if kind not in HEADS}
+            found |= self.path.required_outputs(model) | {(model, kind) for kind in others}
+        return found
 
 
 @LOSSES.register()

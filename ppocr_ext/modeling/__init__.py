@@ -26,9 +26,16 @@ from paddle.static import InputSpec
 from ppocr_ext.config import plain_copy
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.modeling import backbones, heads, necks
-from ppocr_ext.modeling.base_model import BaseModel, build_backbone, build_head, build_neck, build_transform
-from ppocr_ext.modeling.distillation_model import DistillationModel, networks_of
 from ppocr_ext.modeling.head_request import EVAL, TRAIN, HeadRequest
+from ppocr_ext.modeling.models import (
+    BaseModel,
+    DistillationModel,
+    build_backbone,
+    build_head,
+    build_neck,
+    build_transform,
+    networks_of,
+)
 from ppocr_ext.registry import ARCHITECTURES
 
 __all__ = [

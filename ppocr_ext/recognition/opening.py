@@ -20,7 +20,7 @@ from ppocr_ext.inference.runners import ONNX, Engine, NetworkEngine, NrtrEngine
 from ppocr_ext.io.resources import file_digest
 from ppocr_ext.limits import MAX_DICTIONARY_BYTES, read_at_most
 from ppocr_ext.recognition.ctc_text import best_classes
-from ppocr_ext.recognition.resize import WidthPolicy
+from ppocr_ext.recognition.images import WidthPolicy
 
 ENGINES = (NETWORK, *FORMATS)  # what reads: the network, or a form of an exported model
 MODEL_FILE = "model.json"

@@ -30,7 +30,7 @@ from ppocr_ext.issues import Issue
 from ppocr_ext.metrics import build_metric
 from ppocr_ext.modeling import EVAL
 from ppocr_ext.modeling.necks import narrow_necks
-from ppocr_ext.optim.trained_parts import match_patterns
+from ppocr_ext.optim.optimizers import match_patterns
 from ppocr_ext.run.dry_samples import SILENT, ConfigPath, DryBatch, DrySection
 from ppocr_ext.run.dry_stages import DryIssues, DryLosses, DryNetwork, DryReader, StageFailed
 from ppocr_ext.run.frame_counts import left_as_it_was

@@ -21,7 +21,7 @@ from ppocr_ext.losses.base_loss import FEATURES, OutputRef
 from ppocr_ext.messages import LOG, shortened
 from ppocr_ext.modeling import TRAIN, BaseModel, DistillationModel, networks_of
 from ppocr_ext.modeling.head_request import BRANCH_LAYERS, understands_requests
-from ppocr_ext.optim.trained_parts import match_patterns, named_weights
+from ppocr_ext.optim.optimizers import match_patterns, named_weights
 from ppocr_ext.run.frame_counts import left_as_it_was
 from ppocr_ext.run.host_config import decoder_models
 

@@ -30,7 +30,7 @@ from ppocr_ext.losses import (
 from ppocr_ext.messages import LOG
 from ppocr_ext.modeling.features import feature_sizes
 from ppocr_ext.optim import build_optimizer
-from ppocr_ext.optim.trained_parts import parts_table, trained_parts
+from ppocr_ext.optim.optimizers import parts_table, trained_parts
 from ppocr_ext.run.amp import Amp, build_amp, decorate, untrained
 from ppocr_ext.run.context import RunContext
 from ppocr_ext.run.freezing import (

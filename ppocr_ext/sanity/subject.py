@@ -28,7 +28,8 @@ from ppocr_ext.losses import (
     required_outputs,
 )
 from ppocr_ext.losses.base_loss import HEADS, head_batch
-from ppocr_ext.losses.distillation_base import PairLoss, SubModelLoss
+from ppocr_ext.losses.pair_losses import PairLoss
+from ppocr_ext.losses.sub_model_losses import SubModelLoss
 from ppocr_ext.messages import LOG
 from ppocr_ext.modeling import DistillationModel
 from ppocr_ext.modeling.head_request import HeadRequest

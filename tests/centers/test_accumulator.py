@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from error_codes import raises_code
 
-from ppocr_ext.centers.accumulator import CenterAccumulator
+from ppocr_ext.centers.collect import CenterAccumulator
 from ppocr_ext.errors import DataError
 
 

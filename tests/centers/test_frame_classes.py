@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import paddle
 
-from ppocr_ext.centers.accumulator import classes_of_frames, read_correctly
+from ppocr_ext.centers.collect import classes_of_frames, read_correctly
 
 
 def test_read_correctly_is_collapse_and_compare() -> None:

@@ -16,7 +16,7 @@ from ppocr_ext.config import Config
 from ppocr_ext.host import Host
 from ppocr_ext.losses import build_loss
 from ppocr_ext.losses.base_loss import Loss
-from ppocr_ext.losses.distillation_base import PairLoss
+from ppocr_ext.losses.pair_losses import PairLoss
 from ppocr_ext.registry import LOSSES
 
 LISTED = "Loss.loss_config_list"

@@ -17,10 +17,9 @@ from ppocr_ext.data.label_file import read_label_file
 from ppocr_ext.export.clients import CLIENT_WIDTH
 from ppocr_ext.inference.runners import NetworkEngine
 from ppocr_ext.recognition.ctc_text import Reading
-from ppocr_ext.recognition.images import read_image
+from ppocr_ext.recognition.images import Kind, WidthPolicy, read_image
 from ppocr_ext.recognition.opening import RecognizerParts
 from ppocr_ext.recognition.recognizer import Recognizer
-from ppocr_ext.recognition.resize import Kind, WidthPolicy
 from ppocr_ext.run.recogniser import load_recogniser, recogniser_config
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -33,7 +33,7 @@ from client_results import Comparison, Found, Results, compare
 
 from ppocr_ext.export.clients import CLIENT_WIDTH
 from ppocr_ext.recognition.ctc_text import Reading
-from ppocr_ext.recognition.resize import Kind
+from ppocr_ext.recognition.images import Kind
 
 pytestmark = pytest.mark.clients
 RUN_LINES = Path(__file__).with_name("run_lines.py")

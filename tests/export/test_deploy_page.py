@@ -9,7 +9,7 @@ import pytest
 
 from ppocr_ext.export import clients
 from ppocr_ext.export.clients import CLIENT_NAMES
-from ppocr_ext.recognition.resize import WidthPolicy
+from ppocr_ext.recognition.images import WidthPolicy
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = [DOCS / "deploy.md", DOCS / "zh" / "deploy.md"]

@@ -14,7 +14,7 @@ from ppocr_ext.config import Config
 from ppocr_ext.errors import CharsetError, ConfigError, ModelError
 from ppocr_ext.export.clients import CLIENT_NAMES, choose_name
 from ppocr_ext.export.exporter import onnx_metadata, write_charset, write_inference_yml
-from ppocr_ext.recognition.resize import WidthPolicy
+from ppocr_ext.recognition.images import WidthPolicy
 
 POLICY = WidthPolicy("widen", (3, 48, 320), "RGB", max_width=3200)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import hashlib
 import io
@@ -29,14 +28,13 @@ from ppocr_ext.export.exporter import (
     policy_of_width,
 )
 from ppocr_ext.inference.comparison import drawn_images
-from ppocr_ext.inference.formats import FORMATS, ExportedEngine, Format
-from ppocr_ext.inference.onnx_file import write_onnx
+from ppocr_ext.inference.formats import FORMATS, Format, write_onnx
 from ppocr_ext.inference.runners import ONNX, NetworkEngine, open_onnxruntime
 from ppocr_ext.recognition import opening
 from ppocr_ext.recognition.ctc_text import read
+from ppocr_ext.recognition.images import WidthPolicy
 from ppocr_ext.recognition.opening import RecognizerParts
 from ppocr_ext.recognition.recognizer import Recognizer
-from ppocr_ext.recognition.resize import WidthPolicy
 from ppocr_ext.run.recogniser import TrainedRecogniser
 
 PAD = WidthPolicy("pad", SHAPE)

@@ -23,13 +23,12 @@ from ppocr_ext.export import exporter
 from ppocr_ext.export.exporter import ExportedModel, compare_files, onnx_metadata
 from ppocr_ext.export.verify import Picture
 from ppocr_ext.inference import runners
-from ppocr_ext.inference.formats import FORMATS, ExportedEngine
+from ppocr_ext.inference.formats import FORMATS, ExportedEngine, write_onnx
 from ppocr_ext.inference.graph import write_reader
-from ppocr_ext.inference.onnx_file import write_onnx
 from ppocr_ext.inference.runners import NetworkEngine
 from ppocr_ext.modeling import build_model
+from ppocr_ext.recognition.images import WidthPolicy
 from ppocr_ext.recognition.opening import RecognizerParts
-from ppocr_ext.recognition.resize import WidthPolicy
 from ppocr_ext.run.recogniser import TrainedRecogniser
 
 

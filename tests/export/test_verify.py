@@ -27,7 +27,7 @@ from ppocr_ext.inference.comparison import drawn_images
 from ppocr_ext.inference.runners import NetworkEngine
 from ppocr_ext.io.resources import file_digest
 from ppocr_ext.recognition.ctc_text import read
-from ppocr_ext.recognition.resize import WidthPolicy
+from ppocr_ext.recognition.images import WidthPolicy
 from ppocr_ext.run.recogniser import TrainedRecogniser
 
 PADDLE = ["inference.json, oneDNN", "inference.json, no oneDNN"]

@@ -13,8 +13,8 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.export.verify import Comparer, Comparison, Output, Picture, read_picture
 from ppocr_ext.inference.comparison import drawn_images
 from ppocr_ext.recognition.ctc_text import read
+from ppocr_ext.recognition.images import WidthPolicy
 from ppocr_ext.recognition.opening import RecognizerParts
-from ppocr_ext.recognition.resize import WidthPolicy
 
 HEIGHT, WIDTH = 32, 96
 CHARSET = Charset(tuple("0123456789abcdef"))

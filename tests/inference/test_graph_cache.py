@@ -14,7 +14,7 @@ import paddle
 import pytest
 
 from ppocr_ext.inference import graph_cache
-from ppocr_ext.inference.graph_cache import cached_folder, discard, graph_key
+from ppocr_ext.inference.compiled import cached_folder, discard, graph_key
 from ppocr_ext.io.resources import CACHE_VARIABLE
 from ppocr_ext.modeling import TRAIN
 

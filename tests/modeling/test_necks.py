@@ -7,8 +7,7 @@ from error_codes import raises_code
 
 from ppocr_ext.errors import ConfigError, ModelError
 from ppocr_ext.modeling import build_neck
-from ppocr_ext.modeling.necks import SequenceEncoder, narrow_necks
-from ppocr_ext.modeling.necks.sequence_encoder import is_narrow
+from ppocr_ext.modeling.necks import SequenceEncoder, is_narrow, narrow_necks
 from ppocr_ext.registry import NECKS
 
 

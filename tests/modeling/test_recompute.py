@@ -8,7 +8,7 @@ import pytest
 from small_networks import images, labels, recogniser
 
 from ppocr_ext.modeling import BaseModel
-from ppocr_ext.modeling.base_model import build_backbone
+from ppocr_ext.modeling.models import build_backbone
 from ppocr_ext.modeling.recompute import Recomputable, recompute_blocks
 
 BACKBONES = [

@@ -14,7 +14,7 @@ from paddle import nn
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.modeling import DistillationModel, build_model
 from ppocr_ext.optim import build_optimizer
-from ppocr_ext.optim.trained_parts import (
+from ppocr_ext.optim.optimizers import (
     parts_table,
     set_rates,
     trained_parts,

@@ -23,7 +23,7 @@ from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.inference.compiled import CompiledNetwork
 from ppocr_ext.inference.runners import has_bfloat16
 from ppocr_ext.loop.session import train
-from ppocr_ext.modeling.heads.ctc_head import CTCHead
+from ppocr_ext.modeling.heads.multi_head import CTCHead
 from ppocr_ext.recipes.teacher_cache_job import CacheBuilder, CacheOptions, build_cache
 from ppocr_ext.run import compiled_models
 from ppocr_ext.run.run import Run

@@ -23,8 +23,8 @@ from ppocr_ext.errors import ConfigError, DataError, WeightsError
 from ppocr_ext.evaluation.evaluate import evaluate
 from ppocr_ext.inference.runners import NetworkEngine
 from ppocr_ext.recognition import recognizer
+from ppocr_ext.recognition.images import WidthPolicy
 from ppocr_ext.recognition.opening import RecognizerParts
-from ppocr_ext.recognition.resize import WidthPolicy
 from ppocr_ext.run.run import Run
 
 

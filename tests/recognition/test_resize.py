@@ -11,7 +11,7 @@ from ppocr_ext.config import Config, load
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.host import open_host
 from ppocr_ext.io.resources import config_path
-from ppocr_ext.recognition.resize import WidthPolicy
+from ppocr_ext.recognition.images import WidthPolicy
 
 OPTIONS = {"pad": {}, "squash": {"padding": False}, "widen": {"eval_mode": True}}
 # height and width: common lines, one pixel, higher than wide, longer than any input, rounding of the ratio

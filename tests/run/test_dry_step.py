@@ -23,7 +23,7 @@ from ppocr_ext.config import Config, resolve_charset, switch_features_on, with_c
 from ppocr_ext.host import open_host
 from ppocr_ext.issues import Issue
 from ppocr_ext.loop.session import train
-from ppocr_ext.modeling.heads.ctc_head import CTCHead
+from ppocr_ext.modeling.heads.multi_head import CTCHead
 from ppocr_ext.registry import DATASETS, LOSSES
 from ppocr_ext.run.dry_step import dry_step, same_as_before
 from ppocr_ext.run.host_config import complete

@@ -15,7 +15,7 @@ from paddle import nn
 from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.modeling import DistillationModel, build_model
-from ppocr_ext.optim.trained_parts import trained_parts
+from ppocr_ext.optim.optimizers import trained_parts
 from ppocr_ext.run.freezing import freeze_guided, freeze_parts
 
 CASE = read_case("model_v4_v5_mobile_reduced")

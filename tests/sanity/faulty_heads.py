@@ -13,8 +13,8 @@ import paddle.nn.functional as F
 from paddle import nn
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.modeling.base_model import BaseModel
 from ppocr_ext.modeling.head_request import HeadRequest
+from ppocr_ext.modeling.models import BaseModel
 from ppocr_ext.registry import BACKBONES, HEADS
 from ppocr_ext.sanity.subject import switch_off_dropout
 

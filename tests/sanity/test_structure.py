@@ -16,7 +16,7 @@ import pytest
 from faulty_heads import CHARSET, PLACES, Case, batch, cross_entropy, small
 
 from ppocr_ext.losses import build_loss
-from ppocr_ext.modeling.base_model import BaseModel
+from ppocr_ext.modeling.models import BaseModel
 from ppocr_ext.sanity import structure
 from ppocr_ext.sanity.head_probe import Finding
 from ppocr_ext.sanity.structure import ORDER, learning_rate

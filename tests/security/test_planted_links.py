@@ -19,7 +19,7 @@ from ppocr_ext.checkpoint.files import write_temporary
 from ppocr_ext.checkpoint.official_weights import fetch, official
 from ppocr_ext.config import Config
 from ppocr_ext.errors import DataError
-from ppocr_ext.inference.graph_cache import cached_folder
+from ppocr_ext.inference.compiled import cached_folder
 from ppocr_ext.io.atomic import atomic_folder, atomic_writer, write_text
 from ppocr_ext.io.resources import CACHE_VARIABLE
 from ppocr_ext.loop.folder_lock import locked_folder

@@ -22,7 +22,7 @@ from ppocr_ext.io.atomic import write_text
 from ppocr_ext.io.resources import file_digest
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position
 from ppocr_ext.messages import LOG
-from ppocr_ext.optim.trained_parts import trained_parts
+from ppocr_ext.optim.optimizers import trained_parts
 from ppocr_ext.report.run_folder import unevaluated
 from ppocr_ext.run.compiled_models import engine_names
 from ppocr_ext.run.datasets import preflight_json

@@ -1,13 +1,12 @@
 """Backbones: map the image of a text line to features."""
 
+from ppocr_ext.modeling.backbones.fixed_size import SVTRNet, ViTParseQ
 from ppocr_ext.modeling.backbones.mobilenet import MobileNetV1Enhance, MobileNetV3
 from ppocr_ext.modeling.backbones.pphgnet import PPHGNet_small, PPHGNetV2_B4
 from ppocr_ext.modeling.backbones.pplcnet import PPLCNetV3, PPLCNetV4
 from ppocr_ext.modeling.backbones.repsvtr import RepSVTR
 from ppocr_ext.modeling.backbones.resnet31 import ResNet31
-from ppocr_ext.modeling.backbones.svtrnet import SVTRNet
 from ppocr_ext.modeling.backbones.svtrv2 import SVTRv2
-from ppocr_ext.modeling.backbones.vit import ViTParseQ
 
 __all__ = [
     "MobileNetV1Enhance",

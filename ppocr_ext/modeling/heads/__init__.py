@@ -1,7 +1,6 @@
 """Heads: map frames to characters."""
 
-from ppocr_ext.modeling.heads.ctc_head import CTCHead
-from ppocr_ext.modeling.heads.multi_head import MultiHead
+from ppocr_ext.modeling.heads.multi_head import CTCHead, MultiHead
 from ppocr_ext.modeling.heads.nrtr_head import Transformer
 from ppocr_ext.modeling.heads.sar_head import SARHead
 

@@ -1,28 +1,32 @@
-"""Base classes of the losses on the sub-models of a DistillationModel, and the path to their outputs."""
+"""Compare the same output of two sub-models: the base class, KL divergence, mutual learning, distances of features."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import paddle
+import paddle.nn.functional as F
 
 from ppocr_ext.errors import ConfigError, ModelError
 from ppocr_ext.losses.base_loss import (
     HEADS,
     OUTPUTS,
+    PAD,
     Loss,
     OutputRef,
     Parts,
     check_option,
     head_batch,
-    required_outputs,
     sequence_targets,
     to_logits,
+    to_tensor,
     with_total,
 )
+from ppocr_ext.losses.functional import kl_rows, weighted_mean
+from ppocr_ext.registry import LOSSES
 
 # Which output each key of BaseModel's result holds; the entries of the head's own result are in HEADS.
 _OUTPUT_OF_KEY = {"backbone_out": "backbone", "neck_out": "neck", "ctc_neck": "neck"}
@@ -89,67 +93,6 @@ class OutputPath:
         return {(model, kind) for kind in OUTPUTS}
 
 
-class SubModelLoss(Loss):
-    """Compute the loss against the labels of each listed sub-model separately.
-
-    Args:
-        make_loss: builds the loss of the sub-model of a name.
-        head: the branch of a MultiHead that it needs.
-        model_name_list: the sub-models.
-        key: entry of a sub-model's output, ``head_out``; None if it returns only its head's output.
-        multi_head: the sub-models have a MultiHead.
-        name: the values are logged as ``NAME_MODEL_INDEX``.
-
-    Attributes:
-        losses: the loss of each sub-model.
-
-    Raises:
-        ConfigError: when built, ``model_name_list`` is not a list of names; when called, a sub-model, key or
-            head is not among the predictions.
-    """
-
-    def __init__(
-        self,
-        make_loss: Callable[[str], Loss],
-        head: str,
-        model_name_list: Sequence[str],
-        key: str | None,
-        multi_head: bool,
-        name: str,
-    ) -> None:
-        super().__init__()
-        self.head = head
-        self.path = OutputPath(type(self).__name__, key, head if multi_head else None, kinds=(head,))
-        self.multi_head = multi_head
-        self.name = name
-        if not _is_name_list(model_name_list) or not model_name_list:
-            raise ConfigError(
-                f"{self.path.owner}: model_name_list must be a list of sub-models, such as [Student], but is "
-                f"{model_name_list!r}.",
-                code="bad_value",
-            )
-        self.losses: dict[str, Loss] = {model: make_loss(model) for model in model_name_list}
-        for model, loss in self.losses.items():
-            self.add_sublayer(model, loss)
-
-    def forward(self, predicts: Any, batch: Sequence[paddle.Tensor]) -> Parts:
-        """Return ``{NAME_MODEL_INDEX: scalar, …, "loss": their sum}``."""
-        reduced = head_batch(batch, self.head, self.multi_head, self.path.owner)
-        parts: Parts = {}
-        for index, (model, loss) in enumerate(self.losses.items()):
-            output = self.path.find(predicts, model)
-            parts[f"{self.name}_{model}_{index}"] = loss(output, reduced)["loss"]
-        return with_total(parts)
-
-    def required_outputs(self) -> set[OutputRef]:
-        """Return what the loss of each sub-model requires; the head's output is the one on the path."""
-        found: set[OutputRef] = set()
-        for model, loss in self.losses.items():
-            others = {kind for _, kind in required_outputs(loss) or () if kind not in HEADS}
-            found |= self.path.required_outputs(model) | {(model, kind) for kind in others}
-        return found
-
-
 class PairLoss(Loss):
     """Compute a loss between the same output of two sub-models, for each pair.
 
@@ -185,13 +128,13 @@ class PairLoss(Loss):
     ) -> None:
         super().__init__()
         owner = type(self).__name__
-        one = _is_name_list(model_name_pairs) and model_name_pairs  # a pair alone
+        one = is_name_list(model_name_pairs) and model_name_pairs  # a pair alone
         pairs: Any = [model_name_pairs] if one else model_name_pairs
         is_list = isinstance(pairs, Sequence) and not isinstance(pairs, str)
         if (
             not is_list
             or not pairs
-            or not all(_is_name_list(p) and len(p) == 2 and p[0] != p[1] for p in pairs)
+            or not all(is_name_list(p) and len(p) == 2 and p[0] != p[1] for p in pairs)
         ):
             raise ConfigError(
                 f"{owner}: model_name_pairs must be a list of two different sub-models each, "
@@ -262,6 +205,192 @@ class PairLoss(Loss):
         return set().union(*(self.path.required_outputs(model) for pair in self.pairs for model in pair))
 
 
-def _is_name_list(value: Any) -> bool:
+def is_name_list(value: Any) -> bool:
+    """Return True for a list of strings."""
     is_list = isinstance(value, Sequence) and not isinstance(value, str)
     return is_list and all(isinstance(entry, str) for entry in value)
+
+
+_EPSILON = 1e-10
+_EPSILON_RATIO = 1e-5
+
+
+@LOSSES.register()
+class DistillationKLDivLoss(PairLoss):
+    """Compute KL(teacher ‖ student) of the softmax of logits [B, N, C] (Hinton et al., 2015, temperature 1).
+
+    Averaged over all positions but padding (``multi_head``, ``dis_head: gtc``) or over all frames
+    (``dis_head: ctc``, on which PaddleOCR fails, since it applies the decoder's mask). Kept for parity: without
+    ``multi_head`` it is summed over positions and divided by the number of lines, for any head.
+    :class:`CTCFrameKDLoss` has a temperature, different numbers of frames, and a weight of blanks.
+
+    Args:
+        model_name_pairs: ``[[Student, Teacher], …]``.
+        key, multi_head: as in :class:`PairLoss`.
+        dis_head: ``ctc`` or ``gtc``.
+        name: logged as ``NAME_INDEX``.
+    """
+
+    def __init__(
+        self,
+        model_name_pairs: Sequence[Any] = (),
+        key: str | None = None,
+        multi_head: bool = False,
+        dis_head: str = "ctc",
+        name: str = "kl_div",
+    ) -> None:
+        super().__init__(model_name_pairs, key, multi_head, dis_head, name, heads=("ctc", "gtc"))
+
+    def needs_all_classes(self) -> bool:
+        """Return True without ``multi_head``, where padding counts and positions add up."""
+        return not self.multi_head
+
+    def compare(
+        self, student: paddle.Tensor, teacher: paddle.Tensor, batch: Sequence[paddle.Tensor]
+    ) -> paddle.Tensor:
+        """Return a scalar; the class describes what is averaged."""
+        self.same_positions(student, teacher)
+        rows = kl_rows(student, teacher)
+        if not self.multi_head:
+            return rows.sum() / student.shape[0]
+        if self.dis_head == "ctc":
+            return rows.mean()
+        return weighted_mean(rows, self.targets(student, teacher, batch) != PAD)
+
+
+@LOSSES.register()
+class DistillationDMLLoss(PairLoss):
+    """Compute ``(KL(p₁ ‖ p₂) + KL(p₂ ‖ p₁)) / 2`` of two sub-models (Zhang et al., CVPR 2018), gradients for both.
+
+    With ``use_log`` (recognition): summed over positions and classes, divided by the number of lines, with
+    p the activation plus 1e-10. Kept for parity: positions of padding count (``dis_head: gtc`` too), and
+    longer lines weigh more. Without ``use_log`` (PaddleOCR's form for detection maps): averaged over
+    positions, classes and lines; PaddleOCR returns one value a line instead of a scalar.
+
+    Args:
+        model_name_pairs: ``[[Student, Student2], …]``.
+        act: ``softmax``, ``sigmoid``, or None if the outputs are probabilities already.
+        use_log: see above.
+        key, multi_head: as in :class:`PairLoss`.
+        dis_head: ``ctc``, ``gtc`` or ``sar``.
+        maps_name: only None: detection maps are not supported.
+        name: logged as ``NAME_INDEX``.
+    """
+
+    symmetric = True
+
+    def __init__(
+        self,
+        model_name_pairs: Sequence[Any] = (),
+        act: str | None = None,
+        use_log: bool = False,
+        key: str | None = None,
+        multi_head: bool = False,
+        dis_head: str = "ctc",
+        maps_name: Any = None,
+        name: str = "dml",
+    ) -> None:
+        super().__init__(model_name_pairs, key, multi_head, dis_head, name)
+        if maps_name is not None:
+            raise ConfigError(
+                "DistillationDMLLoss: `maps_name` is for detection. Fix: remove it for recognition.",
+                code="unsupported_key",
+            )
+        if act is not None:
+            check_option(act, "DistillationDMLLoss: act", "text", choices=("softmax", "sigmoid"))
+        self.act = act
+        self.use_log = use_log
+
+    def compare(
+        self, student: paddle.Tensor, teacher: paddle.Tensor, batch: Sequence[paddle.Tensor]
+    ) -> paddle.Tensor:
+        """Compare outputs [B, N, C]; the batch is not used."""
+        self.same_positions(student, teacher)
+        first = self._activated(student)
+        second = self._activated(teacher)
+        if not self.use_log:
+            ratio = (first + _EPSILON_RATIO) / (second + _EPSILON_RATIO)
+            divergence = (
+                first * (ratio + _EPSILON_RATIO).log() + second * (1.0 / ratio + _EPSILON_RATIO).log()
+            )
+            return divergence.mean() / 2.0
+        divergence = second * ((second + _EPSILON).log() - first.log())
+        divergence = divergence + first * ((first + _EPSILON).log() - second.log())
+        return divergence.sum() / (2.0 * student.shape[0])
+
+    def _activated(self, output: paddle.Tensor) -> paddle.Tensor:
+        if self.act is None:
+            return output
+        activated = F.softmax(output, axis=-1) if self.act == "softmax" else F.sigmoid(output)
+        return activated + _EPSILON
+
+
+@LOSSES.register()
+class DistillationDistanceLoss(PairLoss):
+    """Compute the L1, L2 or smooth L1 distance of the same output of two sub-models; gradients for both.
+
+    L2 of features is the hint of FitNets (Romero et al., ICLR 2015); smooth L1 is that of Fast R-CNN (Girshick,
+    ICCV 2015).
+
+    Kept for parity: for every ``mode`` it is logged as ``NAME_l2_MODEL_MODEL_INDEX``.
+
+    Args:
+        mode: ``l1``, ``l2`` or ``smooth_l1``.
+        model_name_pairs: ``[[Student, Teacher], …]``.
+        key: ``backbone_out``, ``neck_out`` or ``head_out`` (of a single head).
+        name: see above.
+        reduction: ``mean`` or ``sum`` over all entries.
+        delta: where ``smooth_l1`` changes from square to straight, greater than 0.
+
+    Raises:
+        ConfigError: an option cannot be used, or an output is not among the predictions.
+        ModelError: the outputs have different shapes.
+    """
+
+    symmetric = True
+
+    def __init__(
+        self,
+        mode: str = "l2",
+        model_name_pairs: Sequence[Any] = (),
+        key: str | None = None,
+        name: str = "loss_distance",
+        reduction: str = "mean",
+        delta: float = 1.0,
+    ) -> None:
+        super().__init__(model_name_pairs, key, multi_head=False, dis_head="ctc", name=f"{name}_l2")
+        self.mode = check_option(
+            mode, "DistillationDistanceLoss: mode", "text", choices=("l1", "l2", "smooth_l1")
+        )
+        self.reduction = check_option(
+            reduction, "DistillationDistanceLoss: reduction", "text", choices=("mean", "sum")
+        )
+        self.delta = check_option(delta, "DistillationDistanceLoss: delta", above=0.0)
+
+    def logged_as(self, index: int, pair: tuple[str, str]) -> str:
+        """Return ``NAME_l2_MODEL_MODEL_INDEX``."""
+        return f"{self.name}_{pair[0]}_{pair[1]}_{index}"
+
+    def tensors(self, predicts: Any, pair: tuple[str, str]) -> tuple[paddle.Tensor, paddle.Tensor]:
+        """Return the outputs of both sub-models, of equal shape."""
+        student, teacher = (
+            to_tensor(self.path.find(predicts, model), self.path.describe(model)) for model in pair
+        )
+        if student.shape != teacher.shape:
+            raise ModelError(
+                f"{self.path.describe(pair[0])} has the shape {list(student.shape)}, "
+                f"that of {pair[1]} {list(teacher.shape)}: a distance needs equal shapes. Fix: compare another output; "
+                f"if only the frames differ, {EQUAL_FRAMES}.",
+                code="shape_mismatch",
+            )
+        return student, teacher
+
+    def compare(
+        self, student: paddle.Tensor, teacher: paddle.Tensor, batch: Sequence[paddle.Tensor]
+    ) -> paddle.Tensor:
+        """Return a scalar; the batch is not used."""
+        if self.mode == "l1":
+            return F.l1_loss(student, teacher, self.reduction)
+        if self.mode == "l2":
+            return F.mse_loss(student, teacher, self.reduction)
+        return F.smooth_l1_loss(student, teacher, self.reduction, self.delta)

@@ -1,29 +1,29 @@
 """Run a network whose weights do not change as a compiled graph, in place of the network itself.
 
-How a graph comes about::
+How a graph is made::
 
-    CompiledNetwork        this file: what can be checked is checked, then a graph is opened and compared
-      ├─ cached_folder     this file: the folder of a digest; at most 2 GB
-      ├─ write_graph       graph.py: trace the network for what is asked for
+    CompiledNetwork        this file: check what can be checked, then open a graph and compare it
+      ├─ cached_folder     this file: the folder of a digest; at most 2 GB in all
+      ├─ write_graph       graph.py: trace the network for the request
       ├─ convert_graph     formats.py: for engines that read ONNX
       ├─ open_runner       runners.py: Paddle Inference, ONNX Runtime, OpenVINO
       └─ is_near           comparison.py: on drawn text, at two widths
 
 What can fail:
 
-=============================================  ======================================================
-what fails                                     who computes then
-=============================================  ======================================================
+=============================================  =========================================================
+what fails                                     what computes then
+=============================================  =========================================================
 a package of a named engine is missing         nothing: it is an error
 bfloat16 is missing (processor, ONNX Runtime)  the same engine in float32
 the head, a GPU, train mode, another request   the network
-the network takes images of one width          a graph for each width, at most 4
-a file of the cache folder is damaged          the same engine, its file is made once more
-a graph fails, or differs                      the network
+the network takes images of one width only     a graph for each width, at most 4
+a file of the cache folder is damaged          the same engine; the file is made again
+a graph fails, or computes other numbers       the network
 an engine fails on a batch                     the network, from this batch on
-=============================================  ======================================================
+=============================================  =========================================================
 
-One line of the log has the reason why a network is not compiled.
+One line of the log gives the reason why a network is not compiled.
 """
 
 from __future__ import annotations
@@ -70,13 +70,13 @@ from ppocr_ext.modeling.head_request import HeadRequest
 from ppocr_ext.modeling.heads.nrtr_head import START_ID
 
 FORMAT = 1  # of the graphs
-LIMIT = 2 << 30  # bytes of all compiled networks together
-_PART = ".part-"  # begin of the names of folders that are written or removed
-_STALE = 24 * 3600  # seconds, after which the folder of a killed process is removed
+LIMIT = 2 << 30  # bytes of all graphs together
+_PART = ".part-"  # the names of folders that are being written or removed begin so
+_STALE = 24 * 3600  # seconds after which the folder of a killed process is removed
 
 
 def graph_key(network: nn.Layer, request: HeadRequest, image_shape: tuple[int | None, ...]) -> str:
-    """Return the digest of all that a graph depends on: weights, buffers, layers with options and code, versions."""
+    """Return a digest of everything a graph depends on: weights, buffers, layers with options and code, versions."""
     layers = [
         (name, type(layer), {key: value for key, value in vars(layer).items() if _is_option(key, value)})
         for name, layer in network.named_sublayers(include_self=True)
@@ -84,7 +84,7 @@ def graph_key(network: nn.Layer, request: HeadRequest, image_shape: tuple[int | 
     asked = {**vars(request), "branches": sorted(request.branches)}
     parts = [
         state_digest(network),
-        dict(network.named_buffers()),  # also those that are not persistent, which no state has
+        dict(network.named_buffers()),  # with the buffers that are not persistent, so not in the state
         code_digest(network),
         layers,
         asked,
@@ -97,12 +97,12 @@ def graph_key(network: nn.Layer, request: HeadRequest, image_shape: tuple[int | 
 
 
 def _is_option(name: str, value: Any) -> bool:
-    """Return False for what a layer is made of, its mode, and the name that Paddle gives it."""
+    """Return False for the parts of a layer, its mode, and the name that Paddle gives it."""
     return name not in ("training", "_full_name") and not isinstance(value, OrderedDict)
 
 
 def _described(value: Any) -> Any:
-    """Return what tells a value from others: of arrays a digest, of functions and objects the qualified name."""
+    """Return a digest of an array, and the qualified name of a function or of an object's class."""
     if isinstance(value, paddle.Tensor | np.ndarray | np.generic):
         return [str(value.dtype), list(value.shape), hashlib.sha256(np.asarray(value).tobytes()).hexdigest()]
     named = value if hasattr(value, "__qualname__") else type(value)
@@ -114,29 +114,33 @@ def _root() -> Path:
 
 
 def is_kept(key: str) -> bool:
-    """Return True if the graph ``key`` is there, and is of this user."""
+    """Return True if the graph ``key`` is there and belongs to this user."""
     folder = _root() / key
     return folder.is_dir() and folder.lstat().st_uid == getattr(os, "getuid", int)()
 
 
 @contextmanager
-def cached_folder(key: str, write: Callable[[Path], None], *, private: bool = False) -> Iterator[Path]:
-    """Yield the folder of the graph ``key`` in ``$PPOCR_EXT_CACHE/engines``; call ``write`` with a folder if it is new.
+def cached_folder(key: str, write: Callable[[Path], None]) -> Iterator[Path]:
+    """Yield the folder of the graph ``key`` in ``$PPOCR_EXT_CACHE/engines``; if it is new, ``write`` fills it first.
 
-    Processes that need the same one at the same time each write it; the first one stays. The oldest are removed above
-    ``LIMIT`` afterwards. Without a folder that can be written to, the graph exists inside this context only; so does a
-    ``private`` one, which is written beside a bad graph that cannot be removed. A graph of another user is not opened.
+    Processes that need the same graph at the same time each write it; the first one stays. Afterwards the oldest graphs
+    are removed, so that the rest has at most ``LIMIT`` bytes. If the cache folder cannot be written to, the graph is
+    removed at the end of this context. A graph of another user is not opened.
     """
     root = _root()
     folder = root / key
-    if is_kept(key) and not private:
+    if is_kept(key):
         with suppress(OSError):
             os.utime(folder)
         yield folder
         with suppress(OSError):  # the folders are of another user
             _remove_oldest(root, folder)  # an ONNX file may have been added
         return
-    part = _new_folder(None if private else root)
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        part = Path(tempfile.mkdtemp(prefix=_PART, dir=root))
+    except OSError:
+        part = Path(tempfile.mkdtemp())
     try:
         write(part)
         if part.parent == root:
@@ -149,42 +153,29 @@ def cached_folder(key: str, write: Callable[[Path], None], *, private: bool = Fa
         shutil.rmtree(part, ignore_errors=True)
 
 
-def _new_folder(root: Path | None) -> Path:
-    """Return a new folder in ``root``; where that cannot be written to, or is None, in that of the system."""
-    if root is not None:
-        with suppress(OSError):
-            root.mkdir(parents=True, exist_ok=True)
-            return Path(tempfile.mkdtemp(prefix=_PART, dir=root))
-    return Path(tempfile.mkdtemp())
-
-
-def discard(key: str) -> bool:
-    """Remove the graph ``key`` if it is there; return False if it cannot be removed."""
-    folder = _root() / key
-    _remove(folder)
-    return not folder.is_dir()
-
-
 def _remove_oldest(root: Path, kept: Path) -> None:
     """Remove the folders that were not used for longest, until the rest has at most ``LIMIT`` bytes."""
-    found, total = [], 0
+    graphs = []
     for folder in root.iterdir():
         with suppress(OSError):  # another process removes it
-            used, size = folder.stat().st_mtime, sum(file.stat().st_size for file in folder.iterdir())
-            if folder.name.startswith(_PART):
-                if used < time.time() - _STALE:
-                    shutil.rmtree(folder, ignore_errors=True)
-                continue
-            total += size
-            found.append((used, size, folder))
-    for _, size, folder in sorted(found):
+            used = folder.stat().st_mtime
+            if not folder.name.startswith(_PART):
+                graphs.append((used, sum(file.stat().st_size for file in folder.iterdir()), folder))
+            elif used < time.time() - _STALE:
+                shutil.rmtree(folder, ignore_errors=True)
+    total = sum(size for _, size, _ in graphs)
+    for _, size, folder in sorted(graphs):
         if total > LIMIT and folder != kept:
-            _remove(folder)
+            discard(folder.name)
             total -= size
 
 
-def _remove(folder: Path) -> None:
-    """Remove a folder at once for other processes, which would find half of it; leave another user's."""
+def discard(key: str) -> None:
+    """Remove the graph ``key`` if it is there and may be removed.
+
+    It is renamed first, so that no other process reads half of it.
+    """
+    folder = _root() / key
     if not folder.is_dir():
         return
     with suppress(OSError):
@@ -195,14 +186,14 @@ def _remove(folder: Path) -> None:
             shutil.rmtree(gone, ignore_errors=True)
 
 
-MOST_GRAPHS = 4  # of a network that needs one for each width
+MAX_GRAPHS = 4  # of a network that needs one for each width
 CHUNK_PIXELS = 4 * 48 * 320  # larger chunks are not faster and take more memory
 _TARGET_LENGTH = 6  # ids of the target that a graph is compared with
 _REASON_LENGTH = 400  # a fix with a path fits
 
 
 class Probe(NamedTuple):
-    """Drawn text, ids of NRTR if the graph reads them, and what the network makes of both."""
+    """Drawn text, ids of NRTR if the graph reads them, and the network's outputs for both."""
 
     images: np.ndarray
     target: np.ndarray | None
@@ -329,7 +320,7 @@ class CompiledNetwork:
         for shape in ((channels, height, None), (channels, height, width)):
             if shape in self._graphs:
                 return self._graphs[shape]
-        if len(self._graphs) >= MOST_GRAPHS and all(shape[2] for shape in self._graphs):
+        if len(self._graphs) >= MAX_GRAPHS and all(shape[2] for shape in self._graphs):
             raise ModelError("it needs a graph for each width of the images.", code="not_compiled")
         probes = [self._probe((1, channels, height, width))]
         any_width = not pools_adaptively(self._network, self._request, self.engine)
@@ -360,10 +351,10 @@ class CompiledNetwork:
             copied = inference_copy(self._network, self._request)
             write_graph(copied, self._request, image_shape, folder, self._position)
 
-        def read(private: bool = False) -> _Graph:
-            with cached_folder(key, write, private=private) as folder:
+        def read() -> _Graph:
+            with cached_folder(key, write) as folder:
                 if self.engine != PADDLE and not (folder / ONNX).exists():
-                    convert_graph(folder, folder / ONNX, folder.parent)
+                    convert_graph(folder)
                 runner = open_runner(self.engine, folder, threads=self._threads, dtype=self.dtype)
             graph = _Graph(runner, probes[0].expected)
             for probe in probes:
@@ -375,12 +366,12 @@ class CompiledNetwork:
         try:
             return read()
         except Exception as error:  # whatever the libraries make of damaged files
-            is_gone = discard(key)
+            discard(key)
             if not was_kept:
                 raise
             LOG.info("compiling %s again: %s", self._name, _first_line(error))
         try:
-            return read(private=not is_gone)
+            return read()
         except Exception:
             discard(key)
             raise

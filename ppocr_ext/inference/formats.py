@@ -34,30 +34,28 @@ _CODE = (
     "import sys, paddle2onnx\n"
     "paddle2onnx.export(*sys.argv[1:4], opset_version=int(sys.argv[4]), optimize_tool=None)"
 )
-_SHOWN = 3  # lines of what was printed
-_ERROR = "[ERROR]"  # begin of the lines in which paddle2onnx names a reason
-_NO_IMPORT = ("ImportError: ", "ModuleNotFoundError: ")  # begin of the last line of a traceback
+_SHOWN = 3  # lines of the converter that a message shows
+_ERROR = "[ERROR]"  # paddle2onnx begins a line with a reason so
+_NO_IMPORT = ("ImportError: ", "ModuleNotFoundError: ")  # the last line of a traceback begins so
 
 
-def convert_graph(folder: Path, target: Path, place: Path) -> None:
-    """Write an ONNX file from ``inference.json`` and ``inference.pdiparams``. What it computes is not checked here.
+def convert_graph(folder: Path) -> None:
+    """Write ``inference.onnx`` from the other two files of a graph; the caller compares what it computes.
 
-    paddle2onnx ends its process (SIGABRT) where it cannot convert a layer, such as adaptive pooling of images of any
-    width, and it changes variables of the process.
+    The converter runs in a process of its own: it ends its process (SIGABRT) if it cannot convert a layer, such as
+    adaptive pooling of images of any width, and it changes variables of the process.
 
     Args:
-        folder: has the graph.
-        target: the file; it is complete or not there.
-        place: a folder on the same disk for a temporary folder.
+        folder: has ``inference.json`` and ``inference.pdiparams``.
 
     Raises:
         MissingPackageError: the converter cannot be imported.
         ModelError: it cannot convert a layer, or memory or disk is full; the message has the reason that it printed.
     """
-    with tempfile.TemporaryDirectory(dir=place, prefix=".part-") as temporary:
-        part = Path(temporary).resolve() / target.name
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".part-") as temporary:
+        part = Path(temporary).resolve() / ONNX
         files = [str(each.resolve()) for each in (folder / GRAPH, folder / WEIGHTS, part)]
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", _CODE, *files, str(OPSET)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -68,35 +66,34 @@ def convert_graph(folder: Path, target: Path, place: Path) -> None:
             cwd=temporary,  # `-c` imports from the current folder first
             start_new_session=True,  # Ctrl-C ends this process, which ends the converter
         )
-        if done.returncode != 0 or not part.is_file():
-            raise _failure(done.returncode, done.stdout)
-        part.replace(target)
+        if process.returncode != 0 or not part.is_file():
+            raise _failure(process.returncode, process.stdout)
+        part.replace(folder / ONNX)
 
 
 def _failure(code: int, printed: str) -> PPOCRExtError:
-    """Return the error for the exit code of the converter, negative for a signal, and what it printed."""
+    """Return the error for the exit code of the converter, negative for a signal, and for the text it printed."""
     lines = [line.strip() for line in printed.split("\n") if line.strip()]
     if lines and lines[-1].startswith(_NO_IMPORT):
         return MissingPackageError(
             f"paddle2onnx cannot be imported: {lines[-1]}. Fix: install it again: {INSTALL_ONNX}",
             code="missing_package",
         )
+    reasons = [line.rpartition("] ")[2] for line in lines if line.startswith(_ERROR)] or lines[-_SHOWN:]
     if code < 0 and code != -signal.SIGABRT:
-        return ModelError(f"paddle2onnx was killed by signal {-code}.", code="not_converted")
-    return ModelError(f"paddle2onnx cannot convert the network: {_reason(lines)}", code="not_converted")
-
-
-def _reason(lines: list[str]) -> str:
-    named = [line.rpartition("] ")[2] for line in lines if line.startswith(_ERROR)]
-    return " ".join(named or lines[-_SHOWN:]) or "it printed nothing"
+        reasons = [f"it was killed by signal {-code}."]
+    return ModelError(
+        f"paddle2onnx cannot convert the network: {' '.join(reasons) or 'it printed nothing'}",
+        code="not_converted",
+    )
 
 
 def write_onnx(folder: Path, metadata: Mapping[str, str]) -> None:
-    """Write ``inference.onnx`` from the graph in ``folder``. What it computes is not checked here.
+    """Write ``inference.onnx`` from the graph in ``folder``; the caller compares what it computes.
 
     Args:
         folder: has ``inference.json`` and ``inference.pdiparams``.
-        metadata: texts to store in the file by key; see :func:`ppocr_ext.export.inference_files.onnx_metadata`.
+        metadata: texts to store in the file by key; see :func:`ppocr_ext.export.exporter.onnx_metadata`.
 
     Raises:
         MissingPackageError: a package of the extra ``onnx`` cannot be imported.
@@ -107,12 +104,12 @@ def write_onnx(folder: Path, metadata: Mapping[str, str]) -> None:
         import onnxruntime  # noqa: F401  (compares the file with the network)
     except ImportError as error:
         raise MissingPackageError(
-            f"To write {ONNX}, a package must be installed again: {error}. Fix: {INSTALL_ONNX}, or export with "
-            f"--format paddle.",
+            f"{ONNX} cannot be written, since a package cannot be imported: {error}. Fix: {INSTALL_ONNX}, or export "
+            f"with --format paddle.",
             code="missing_package",
         ) from error
 
-    convert_graph(folder, folder / ONNX, folder)
+    convert_graph(folder)
     model = onnx.load_model(folder / ONNX)
     _drop_unused(model.graph)
     for key, text in metadata.items():
@@ -122,7 +119,7 @@ def write_onnx(folder: Path, metadata: Mapping[str, str]) -> None:
 
 
 def _drop_unused(graph: Any) -> None:
-    """Remove the constants that no node reads: ONNX Runtime warns of each whenever the file is opened."""
+    """Remove the constants that no node reads; for each, ONNX Runtime would print a warning."""
     used = {output.name for output in graph.output}.union(*(node.input for node in _nodes(graph)))
     kept = [node for node in graph.node if node.op_type != "Constant" or used.intersection(node.output)]
     del graph.node[:]
@@ -144,14 +141,13 @@ class Format:
     """A form in which a recogniser is exported.
 
     Attributes:
-        files: that it has, by name what each is.
-        packages: that write it and compare it with the network, besides Paddle.
+        files: a description of each file, by its name.
+        packages: write the form and compare it with the network, besides Paddle.
         library: the package that runs it.
         install: the command that installs all of these.
-        write: writes the files into a folder that has Paddle's graph, with texts to store in them by key; None: they
-            are that graph.
-        openers: open the files, in as many ways as are compared with the network, by the name of each; the first one
-            reads images.
+        write: writes the files into a folder that has Paddle's graph, and stores the given texts in them by key; None
+            if the form is that graph.
+        openers: the ways to open the files, by name; each is compared with the network, and the first reads images.
     """
 
     files: Mapping[str, str]
@@ -162,20 +158,20 @@ class Format:
     openers: Mapping[str, Callable[..., Runner]] = field(default_factory=dict)
 
     def require_packages(self) -> None:
-        """Check that the packages that write this form are installed.
+        """Check that the packages for writing this form are installed.
 
         Raises:
-            MissingPackageError: one is not; the message says what to install.
+            MissingPackageError: one is missing; the message says how to install it.
         """
         if missing := missing_packages(self.packages):
             raise MissingPackageError(
-                f"To write {' and '.join(self.files)}, {', '.join(missing)} must be installed. Fix: {self.install}, or "
+                f"{' and '.join(self.files)} cannot be written without {', '.join(missing)}. Fix: {self.install}, or "
                 f"export with --format paddle.",
                 code="missing_package",
             )
 
 
-# by the name in `export --format` and `predict --engine`; an exported folder is read by the first that is installed
+# by the name in `export --format` and `predict --engine`; the first one that is installed reads an exported folder
 FORMATS = {
     "onnx": Format(
         files={ONNX: "graph, weights and dictionary, for ONNX Runtime"},
@@ -212,11 +208,11 @@ class ExportedEngine:
         threads: of the computation; None: the library's default.
 
     Attributes:
-        metadata: texts that the file holds by key, such as its dictionary.
+        metadata: texts in the file by key, such as its dictionary.
 
     Raises:
         MissingPackageError: the library is not installed, or Paddle is older than 3.0.
-        WeightsError: a file is missing, damaged, or no recogniser.
+        WeightsError: a file is missing, damaged, or not a recogniser.
     """
 
     def __init__(
@@ -245,11 +241,11 @@ class ExportedEngine:
             self._runner = opener(files, threads=threads)
         except (MissingPackageError, ImportError):
             raise
-        except Exception as error:  # whatever a library makes of a damaged file
+        except Exception as error:  # libraries raise any class for a damaged file
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             raise WeightsError(
-                f"{place} cannot be opened, it is truncated or of another kind ({lines[-1] if lines else error}). Fix: "
-                f"export it again, or copy it again.",
+                f"{place} cannot be opened; it may be truncated or of another kind ({lines[-1] if lines else error}). "
+                f"Fix: export it again, or copy it again.",
                 code="damaged_file",
             ) from error
         inputs = [len(shape) for shape in self._runner.shapes.values()]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import paddle
 import paddle.nn.functional as F
 from paddle import ParamAttr, Tensor, nn
-from paddle.nn.initializer import KaimingUniform, TruncatedNormal
+from paddle.nn.initializer import Initializer, KaimingUniform, TruncatedNormal
 
 from ppocr_ext.errors import ModelError
 from ppocr_ext.modeling.recompute import Recomputable
@@ -44,20 +44,6 @@ def head_dim(dim: int, heads: int) -> int:
             code="bad_value",
         )
     return dim // heads
-
-
-def require_size(images: Tensor, size: Size, owner: str) -> None:
-    """Refuse images [B, C, H, W] that are not of the only ``size`` that the backbone ``owner`` takes.
-
-    Raises:
-        ModelError: they are not.
-    """
-    if tuple(images.shape[2:]) != size:
-        raise ModelError(
-            f"{owner} reads only images of {size[0]}x{size[1]} (found {images.shape[2]}x{images.shape[3]}). Fix: "
-            f"Architecture.Backbone.img_size and RecResizeImg.image_shape must agree.",
-            code="image_size",
-        )
 
 
 def split_heads(tokens: Tensor, parts: int, heads: int) -> list[Tensor]:
@@ -187,6 +173,7 @@ class ConvNorm(nn.Layer):
         padding: one number or (height, width).
         bias: whether the convolution has one, although BatchNorm follows.
         act: activation.
+        kernel: makes the initializer of the kernel.
     """
 
     def __init__(
@@ -198,6 +185,7 @@ class ConvNorm(nn.Layer):
         padding: int | Sequence[int] = 0,
         bias: bool = False,
         act: Activation = F.silu,
+        kernel: type[Initializer] = KaimingUniform,
     ) -> None:
         super().__init__()
         self.conv = Conv2D(
@@ -206,7 +194,7 @@ class ConvNorm(nn.Layer):
             kernel_size,
             stride=stride,
             padding=padding,
-            weight_attr=ParamAttr(initializer=KaimingUniform()),
+            weight_attr=ParamAttr(initializer=kernel()),
             bias_attr=None if bias else False,
         )
         self.norm = nn.BatchNorm2D(out_channels)

@@ -18,7 +18,7 @@ from test_compiled import HEIGHT, LOGITS, assert_equal_outputs, batch, of_case, 
 
 from ppocr_ext.config.global_keys import BFLOAT16, NETWORK, ONNXRUNTIME, OPENVINO, PADDLE
 from ppocr_ext.errors import MissingPackageError, ModelError, PPOCRExtError
-from ppocr_ext.inference import compiled, onnx_file, runners
+from ppocr_ext.inference import compiled, formats, runners
 from ppocr_ext.inference.compiled import CompiledNetwork
 from ppocr_ext.inference.runners import has_bfloat16
 from ppocr_ext.io.resources import CACHE_VARIABLE
@@ -164,9 +164,9 @@ FULL = "raise OSError(28, 'No space left on device')"
 def test_a_converter_that_fails_is_an_error_with_its_reason(
     code: str, kind: type[Exception], fact: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(onnx_file, "_CODE", code)
+    monkeypatch.setattr(formats, "_CODE", code)
     with pytest.raises(PPOCRExtError) as raised:
-        onnx_file.convert_graph(tmp_path, tmp_path / "inference.onnx", tmp_path)
+        formats.convert_graph(tmp_path)
     assert type(raised.value) is kind and fact in str(raised.value)
     assert list(tmp_path.iterdir()) == []
 
@@ -179,7 +179,7 @@ def test_what_cannot_be_converted_is_computed_by_the_network_and_tried_at_the_ne
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
     network = teacher()
     with monkeypatch.context() as patch:
-        patch.setattr(onnx_file, "_CODE", code)
+        patch.setattr(formats, "_CODE", code)
         found = CompiledNetwork(network, LOGITS, engine=ONNXRUNTIME)
         found.prepare((3, HEIGHT, 64))
         assert found.label == NETWORK

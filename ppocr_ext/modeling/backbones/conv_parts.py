@@ -13,15 +13,13 @@ from paddle.nn.initializer import Constant, Initializer, KaimingNormal
 from paddle.regularizer import L2Decay
 
 from ppocr_ext.errors import ModelError
+from ppocr_ext.modeling.layers import per_channel
 
 Activation = Callable[[Tensor], Tensor]
 Stride = int | tuple[int, int]
 Network = TypeVar("Network", bound=nn.Layer)
 TRAIN_FRAMES = 40  # PaddleOCR's: frames of a 320 pixel wide image, whatever the width
-EVAL_WINDOW = [
-    3,
-    2,
-]  # height and columns that become one frame: the features of a 48 pixel high image have 3 rows
+EVAL_WINDOW = [3, 2]  # rows and columns that become one frame: an image of height 48 has 3 rows of features
 
 
 class NormedConv(nn.Layer):
@@ -177,8 +175,10 @@ class FrameBackbone(nn.Layer):
         self.train_frames = train_frames
 
     def features(self, images: Tensor) -> Tensor:
-        """Images [B, in_channels, H, W] to features [B, C, H / 16, W / 4]."""
-        raise NotImplementedError
+        """Map images [B, in_channels, H, W] to features [B, C, H / 16, W / 4]: by all layers in a row."""
+        for layer in self._sub_layers.values():
+            images = layer(images)
+        return images
 
     def forward(self, images: Tensor, for_training: bool | None = None) -> Tensor:
         """Images [B, in_channels, H, W] to frames [B, out_channels, 1, T].
@@ -234,6 +234,41 @@ def identity_kernel(channels: int, groups: int, size: int) -> Tensor:
     for channel in range(channels):
         kernel[channel, channel % (channels // groups), size // 2, size // 2] = 1.0
     return kernel
+
+
+class SummedDepthwise(nn.Layer):
+    """Apply BatchNorm to the sum of a 3x3 and a 1x1 depthwise convolution and the image itself.
+
+    Args:
+        dim: channels.
+        conv: builds the 3x3 convolution.
+        bias: whether the 1x1 convolution has one.
+    """
+
+    def __init__(self, dim: int, conv: type[NormedConv], bias: bool) -> None:
+        super().__init__()
+        self.conv = conv(dim, dim, 3, groups=dim)
+        # Holds the weights under PaddleOCR's names; a depthwise 1x1 convolution is a factor and a shift
+        # for each channel, which takes a tenth of the time on a CPU.
+        self.conv1 = nn.Conv2D(dim, dim, 1, groups=dim, bias_attr=None if bias else False)
+        self.bn = nn.BatchNorm2D(dim)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Map [B, dim, H, W] to the same shape."""
+        scaled = images * per_channel(self.conv1.weight.reshape([-1]) + 1.0, images)
+        if self.conv1.bias is not None:
+            scaled = scaled + per_channel(self.conv1.bias, images)
+        return self.bn(self.conv(images) + scaled)
+
+    def fused(self) -> nn.Conv2D:
+        """Return one 3x3 depthwise convolution that is equal to all of it in eval mode."""
+        kernel, bias = self.conv.kernel_and_bias()
+        kernel = kernel + padded(self.conv1.weight + 1.0, 3)
+        if self.conv1.bias is not None:
+            bias = bias + self.conv1.bias
+        factor, shift = affine(self.bn)
+        conv = getattr(self.conv, self.conv.names[0])
+        return conv_like(conv, kernel * factor.reshape([-1, 1, 1, 1]), bias * factor + shift)
 
 
 @paddle.no_grad()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import paddle
@@ -10,34 +11,33 @@ import paddle.nn.functional as F
 from paddle import ParamAttr, Tensor, nn
 from paddle.nn.initializer import Constant, KaimingNormal, TruncatedNormal
 
-from ppocr_ext.errors import ConfigError
+from ppocr_ext.errors import ConfigError, ModelError
 from ppocr_ext.modeling.layers import (
     HIDDEN,
     TRUNCATED_STD,
     Conv2D,
+    ConvNorm,
     MixingBlock,
     SelfAttention,
     Size,
-    require_size,
     to_images,
     to_tokens,
 )
 from ppocr_ext.registry import BACKBONES
 
 
-class PatchConv(nn.Layer):
-    """A 3x3 convolution of stride 2 with bias, BatchNorm, GELU."""
+def require_size(images: Tensor, size: Size, owner: str) -> None:
+    """Refuse images [B, C, H, W] that are not of the only ``size`` that the backbone ``owner`` takes.
 
-    def __init__(self, in_channels: int, out_channels: int) -> None:
-        super().__init__()
-        self.conv = nn.Conv2D(
-            in_channels, out_channels, 3, 2, 1, weight_attr=ParamAttr(initializer=KaimingNormal())
+    Raises:
+        ModelError: they are not.
+    """
+    if tuple(images.shape[2:]) != size:
+        raise ModelError(
+            f"{owner} reads only images of {size[0]}x{size[1]} (found {images.shape[2]}x{images.shape[3]}). Fix: "
+            f"Architecture.Backbone.img_size and RecResizeImg.image_shape must agree.",
+            code="image_size",
         )
-        self.norm = nn.BatchNorm2D(out_channels)
-
-    def forward(self, images: Tensor) -> Tensor:
-        """[B, in_channels, H, W] to [B, out_channels, H / 2, W / 2]."""
-        return F.gelu(self.norm(self.conv(images)))
 
 
 class PatchEmbedding(nn.Layer):
@@ -47,7 +47,10 @@ class PatchEmbedding(nn.Layer):
         super().__init__()
         widths = [in_channels, *(dim // 2 ** (convolutions - 1 - index) for index in range(convolutions))]
         self.proj = nn.Sequential(
-            *[PatchConv(before, after) for before, after in zip(widths, widths[1:], strict=False)]
+            *[
+                ConvNorm(before, after, 3, 2, 1, bias=True, act=F.gelu, kernel=KaimingNormal)
+                for before, after in pairwise(widths)
+            ]
         )
 
     def forward(self, images: Tensor) -> Tensor:

@@ -32,7 +32,6 @@ BLOCKS: tuple[tuple[int, int, Stride, int, bool], ...] = (
     *[(512, 512, 1, 5, False)] * 5,
     (512, 1024, (2, 1), 5, True),
 )
-LAST = (1024, 1024, 5, True)
 
 
 class ConvBatchNorm(NormedConv):
@@ -88,9 +87,12 @@ class MobileNetV1Enhance(nn.Layer):
                 f"MobileNetV1Enhance.last_pool_type is {last_pool_type!r}, but must be 'max' or 'avg'.",
                 code="bad_value",
             )
-        last_in, last_out, last_kernel, last_gated = LAST
-        last_stride: Stride = _pair(last_conv_stride)
-        blocks = [*BLOCKS, (last_in, last_out, last_stride, last_kernel, last_gated)]
+        stride: Stride = (
+            last_conv_stride
+            if isinstance(last_conv_stride, int)
+            else (last_conv_stride[0], last_conv_stride[1])
+        )
+        blocks = [*BLOCKS, (1024, 1024, stride, 5, True)]
         self.conv1 = ConvBatchNorm(in_channels, int(32 * scale), 3, 2, act=F.hardswish)
         self.block_list = nn.Sequential(
             *[
@@ -100,18 +102,11 @@ class MobileNetV1Enhance(nn.Layer):
         )
         window = list(last_pool_kernel_size)
         self.pool = nn.AvgPool2D(window, window) if last_pool_type == "avg" else nn.MaxPool2D(2, 2)
-        self.out_channels = int(last_out * scale)
+        self.out_channels = int(1024 * scale)
 
     def forward(self, images: Tensor) -> Tensor:
         """Images [B, in_channels, H, W] to features [B, out_channels, H', W']."""
         return self.pool(self.block_list(self.conv1(images)))
-
-
-def _pair(stride: int | Sequence[int]) -> Stride:
-    if isinstance(stride, int):
-        return stride
-    height, width = stride
-    return height, width
 
 
 CHANNEL_STEP = 8  # channels are multiples of it

@@ -118,15 +118,12 @@ class HGNet(FrameBackbone):
     ) -> None:
         super().__init__(train_frames)
         self.stem = stem
-        self.stages = nn.LayerList(stages)
+        self.stages = nn.Sequential(*stages)
         self.out_channels = out_channels
 
     def features(self, images: Tensor) -> Tensor:
-        """Images [B, in_channels, H, W] to features [B, out_channels, H / 16, W / 4]."""
-        features = self.stem(images)
-        for stage in self.stages:
-            features = stage(features)
-        return features
+        """Map images [B, in_channels, H, W] to features [B, out_channels, H / 16, W / 4]."""
+        return self.stages(self.stem(images))
 
 
 @BACKBONES.register()

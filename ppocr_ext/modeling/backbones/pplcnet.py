@@ -18,6 +18,7 @@ from ppocr_ext.modeling.backbones.conv_parts import (
     FrameBackbone,
     NormedConv,
     Stride,
+    SummedDepthwise,
     affine,
     check_length,
     conv_like,
@@ -212,13 +213,6 @@ class PPLCNetV3(FoldableBackbone, FrameBackbone):
             self.add_sublayer(name, nn.Sequential(*layers))
         self.out_channels = width(512)
 
-    def features(self, images: Tensor) -> Tensor:
-        """Images [B, in_channels, H, W] to features [B, out_channels, H / 16, W / 4]."""
-        features = self.conv1(images)
-        for name in V3_STAGES:
-            features = getattr(self, name)(features)
-        return features
-
 
 DOWN = (2, 1)  # stride that halves only the height
 Block = tuple[int, Stride, bool]  # output channels, stride, squeeze-and-excitation
@@ -254,34 +248,13 @@ SIZES: dict[str, tuple[int, dict[str, tuple[Block, ...]]]] = {
 }
 
 
-class RepDepthwise(nn.Layer):
-    """BatchNorm of a 3x3 and a 1x1 depthwise convolution and the input, summed."""
-
-    def __init__(self, dim: int) -> None:
-        super().__init__()
-        self.conv = DecayedConv(dim, dim, 3, groups=dim)
-        self.conv1 = nn.Conv2D(dim, dim, 1, groups=dim, bias_attr=False)
-        self.bn = nn.BatchNorm2D(dim)
-
-    def forward(self, images: Tensor) -> Tensor:
-        """[B, dim, H, W] to the same shape."""
-        return self.bn(self.conv(images) + self.conv1(images) + images)
-
-    def fused(self) -> nn.Conv2D:
-        """Return one 3x3 depthwise convolution with the numbers of all."""
-        kernel, bias = self.conv.kernel_and_bias()
-        kernel = kernel + padded(self.conv1.weight + 1.0, 3)
-        factor, shift = affine(self.bn)
-        return conv_like(self.conv.conv, kernel * factor.reshape([-1, 1, 1, 1]), bias * factor + shift)
-
-
 class TokenMixer(nn.Layer):
     """Depthwise convolution, with parallel branches where the size stays, then a gate."""
 
     def __init__(self, in_channels: int, out_channels: int, stride: Stride, gated: bool) -> None:
         super().__init__()
         if stride == 1 and in_channels == out_channels:
-            self.rep_dw = RepDepthwise(in_channels)
+            self.rep_dw = SummedDepthwise(in_channels, DecayedConv, bias=False)
         else:
             self.dw_conv = DecayedConv(in_channels, in_channels, 3, stride, groups=in_channels)
         self.se = ChannelGate(in_channels) if gated else nn.Identity()
@@ -358,12 +331,4 @@ class PPLCNetV4(FoldableBackbone, FrameBackbone):
                 layers.append(LCNetV4Block(channels, out_channels, stride, gated))
                 channels = out_channels
             self.add_sublayer(name, nn.Sequential(*layers))
-        self._stages = tuple(stages)
         self.out_channels = channels
-
-    def features(self, images: Tensor) -> Tensor:
-        """Images [B, in_channels, H, W] to features [B, out_channels, H / 16, W / 4]."""
-        features = self.conv1(images)
-        for name in self._stages:
-            features = getattr(self, name)(features)
-        return features

@@ -13,10 +13,8 @@ from ppocr_ext.modeling.backbones.conv_parts import (
     FoldableBackbone,
     NormedConv,
     Stride,
-    affine,
-    conv_like,
+    SummedDepthwise,
 )
-from ppocr_ext.modeling.layers import per_channel
 from ppocr_ext.modeling.recompute import Recomputable
 from ppocr_ext.registry import BACKBONES
 
@@ -46,32 +44,6 @@ class FusableConvNorm(NormedConv):
     norm_decay = None
 
 
-class DepthwiseMixer(nn.Layer):
-    """Apply BatchNorm to the sum of a 3×3 and a 1×1 depthwise convolution and the image itself."""
-
-    def __init__(self, dim: int) -> None:
-        super().__init__()
-        self.conv = FusableConvNorm(dim, dim, 3, groups=dim)
-        # Holds the weights under PaddleOCR's names; a depthwise 1×1 convolution is a factor and a shift
-        # per channel, and computed so takes a tenth of the time on a CPU.
-        self.conv1 = nn.Conv2D(dim, dim, 1, groups=dim)
-        self.bn = nn.BatchNorm2D(dim)
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Map [B, dim, H, W] to the same shape."""
-        factor = per_channel(self.conv1.weight.reshape([-1]) + 1.0, images)
-        shift = per_channel(self.conv1.bias, images)
-        return self.bn(self.conv(images) + (images * factor + shift))
-
-    def fused(self) -> nn.Conv2D:
-        """Return one 3×3 depthwise convolution that is equal to all of it in eval mode."""
-        conv = self.conv.fused()
-        center = F.pad(self.conv1.weight + 1.0, [1, 1, 1, 1])
-        factor, shift = affine(self.bn)
-        weight = (conv.weight + center) * factor.reshape([-1, 1, 1, 1])
-        return conv_like(self.conv.c, weight, (conv.bias + self.conv1.bias) * factor + shift)
-
-
 class Residual(nn.Layer):
     """Add ``m`` of an image to the image."""
 
@@ -91,7 +63,7 @@ class RepBlock(Recomputable):
         super().__init__()
         gate = ChannelGate(in_channels, F.sigmoid, names=("fc1", "fc2")) if squeeze else nn.Identity()
         if stride == 1:
-            self.token_mixer = nn.Sequential(DepthwiseMixer(in_channels), gate)
+            self.token_mixer = nn.Sequential(SummedDepthwise(in_channels, FusableConvNorm, bias=True), gate)
         else:
             self.token_mixer = nn.Sequential(
                 FusableConvNorm(in_channels, in_channels, 3, stride, groups=in_channels),

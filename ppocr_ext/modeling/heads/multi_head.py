@@ -177,9 +177,11 @@ class MultiHead(nn.Layer):
         super().__init__()
         self.in_channels = in_channels
         self.use_pool = use_pool
-        built = []
-        for name, options in (item for entry in head_list for item in entry.items()):
-            built.append(self._add(name, options or {}, out_channels_list, use_pos))
+        built = [
+            self._add(name, options or {}, out_channels_list, use_pos)
+            for entry in head_list
+            for name, options in entry.items()
+        ]
         if "ctc" not in built:
             raise ModelError(
                 f"MultiHead: head_list needs a CTCHead (found {[*map(list, head_list)]}).",

@@ -51,7 +51,7 @@ SKIPPED = -1
 
 
 class CenterAccumulator:
-    """Adds features up by class, in float64; memory depends only on classes and features.
+    """Add features up by class, in float64; memory depends only on classes and features.
 
     Args:
         classes: C, CTC classes with the blank.
@@ -78,8 +78,7 @@ class CenterAccumulator:
         """
         used = class_ids >= 0
         if not used.all():
-            features = features[used]
-            class_ids = class_ids[used]
+            features, class_ids = features[used], class_ids[used]
         if not len(class_ids):
             return
         order = np.argsort(class_ids, kind="stable")
@@ -114,8 +113,8 @@ class CenterAccumulator:
 
         Args:
             path: the file.
-            done: batches that are in it.
-            identity: digest of what the sums are made of; only the same pass can be resumed.
+            done: batches that the sums contain.
+            identity: digest of everything the sums depend on; only the same pass can be resumed.
         """
         with atomic_writer(path) as stream:
             np.savez(
@@ -128,42 +127,33 @@ class CenterAccumulator:
             )
 
     def load(self, path: Path, identity: str) -> int:
-        """Resume from a file of :meth:`save`; return how many batches are in it.
+        """Resume from a file of :meth:`save`; return how many batches it contains.
 
         Raises:
             DataError: it is damaged, or belongs to another pass.
         """
-        own = {
-            "sums": self.sums,
-            "counts": self.counts,
-            "squares": self.squares,
-            "done": np.zeros(3, np.int64),
-        }
+        expected = [self.sums, self.counts, self.squares, np.zeros(3, np.int64)]
         damaged = DataError(
             f"{path} cannot be resumed from: it is damaged. Fix: delete it and start again.",
             code="damaged_file",
         )
         try:
-            found = load_arrays(path, (*own, "identity"))
-            same_pass = str(found["identity"]) == identity
-            fits = all(
-                found[name].shape == x.shape and found[name].dtype == x.dtype for name, x in own.items()
-            )
+            arrays = load_arrays(path, ("sums", "counts", "squares", "done", "identity"))
         except (ValueError, KeyError) as error:
             raise damaged from error
-        if not same_pass:
+        *sums, done = (arrays[name] for name in ("sums", "counts", "squares", "done"))
+        if str(arrays["identity"]) != identity:
             raise DataError(
                 f"{path} belongs to another model, dictionary, label file or choice of frames. Fix: delete it, or "
                 f"leave out --resume, to start again.",
                 code="other_pass",
             )
-        if not fits or min(found["counts"].min(), found["done"].min()) < 0:
+        fits = [(x.shape, x.dtype) for x in (*sums, done)] == [(x.shape, x.dtype) for x in expected]
+        if not fits or min(sums[1].min(), done.min()) < 0:
             raise damaged
-        self.sums = found["sums"]
-        self.counts = found["counts"]
-        self.squares = found["squares"]
-        done, self.samples, self.correct = (int(number) for number in found["done"])
-        return done
+        self.sums, self.counts, self.squares = sums
+        batches, self.samples, self.correct = done.tolist()
+        return int(batches)
 
 
 def read_correctly(best: np.ndarray, labels: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -273,14 +263,14 @@ def label_positions(config: Config) -> tuple[int, int]:
     )
 
 
-_FEATURES = HeadRequest(frozenset({"ctc"}), as_dict=False, features=True)
+_REQUEST = HeadRequest(frozenset({"ctc"}), as_dict=False, features=True)
 _SAVE_EVERY = 30.0  # seconds between two saves of the sums
 
 
 class _ShareOfBatches:
     """A batch sampler that yields every ``size``-th batch from ``rank`` on, after the first ``skip`` of them.
 
-    It keeps no list of the batches: for many millions of samples that would be the largest thing in memory.
+    It keeps no list of the batches, which would need much memory for many millions of samples.
     """
 
     def __init__(
@@ -311,13 +301,13 @@ def _limited(sampler: Iterable[list[int]], limit: int | None) -> Iterator[list[i
 
 @dataclass(frozen=True)
 class CollectOptions:
-    """How centers are collected; see ``ppocr-ext export-center --help``.
+    """The options of ``ppocr-ext export-center``.
 
     Attributes:
         frames: which frames count.
         all_lines: with ``argmax``, samples read wrongly count too.
-        limit: samples at most; None for all.
-        partial: file of the sums so far; it stays until :func:`remove_partial`.
+        limit: the largest number of samples; None for all.
+        partial: file of the sums so far, until :func:`remove_partial` removes it.
         resume: resume from that file.
     """
 
@@ -379,15 +369,15 @@ def _run_batches(
 ) -> None:
     loader = run.eval_loader
     label, length = label_positions(run.config)
-    rank = dist.get_rank()
-    size = dist.get_world_size()
-    loader.batch_sampler = _ShareOfBatches(loader.batch_sampler, options.limit, rank, size, done)
+    loader.batch_sampler = _ShareOfBatches(
+        loader.batch_sampler, options.limit, dist.get_rank(), dist.get_world_size(), done
+    )
     saved = time.perf_counter()
     run.model.eval()
     bar = tqdm(
         loader, total=len(loader.batch_sampler), desc="centers", unit="batch", disable=None, leave=False
     )
-    signals: list[int] = []  # handled after the batch is counted, or it would be added again
+    signals: list[int] = []  # handled after the batch is counted, so that a resume does not add it again
     with _reader(run, options) as read, paddle.no_grad(), deferred_signals(signals.append):
         for batch in bar:
             features, logits = read(images_of(batch))
@@ -411,23 +401,24 @@ def _run_batches(
 
 @contextmanager
 def _reader(run: Run, options: CollectOptions) -> Iterator[Callable[[Tensor], tuple[Tensor, Tensor]]]:
-    """Yield what returns features [B, T, D] and logits [B, T, C] of images: compiled, or the network itself."""
-    model = run.model
+    """Yield a function that returns features [B, T, D] and logits [B, T, C] of images.
+
+    The compiled network computes them if there is one, else the network itself.
+    """
     count = len(run.eval_loader.dataset)
-    count = min(count, options.limit or count)
-    compiled = model_to_evaluate(run, model, count, _FEATURES)
+    compiled = model_to_evaluate(run, run.model, min(count, options.limit or count), _REQUEST)
     if isinstance(compiled, CompiledNetwork) and compiled.engine != NETWORK:
 
         def compute(images: Tensor) -> tuple[Tensor, Tensor]:
-            output = compiled(images, None, _FEATURES)
+            output = compiled(images, None, _REQUEST)
             return output["head_out"] if isinstance(output, dict) else output
 
         yield compute
         return
-    with FeatureTap(model) as tap:
+    with FeatureTap(run.model) as tap:
 
         def read(images: Tensor) -> tuple[Tensor, Tensor]:
-            model(images)
+            run.model(images)
             return tap.features, tap.logits
 
         yield read
@@ -447,7 +438,7 @@ def _add_processes(result: CenterAccumulator) -> None:
 
 
 def _identity(run: Run, options: CollectOptions) -> str:
-    """Return a digest of all that the sums depend on: weights, dictionary, samples and choice of frames."""
+    """Return a digest of everything the sums depend on: weights, dictionary, samples, choice of frames."""
     parts = {
         "model": state_digest(run.model),
         "charset": run.charset.digest,
@@ -464,7 +455,7 @@ def _identity(run: Run, options: CollectOptions) -> str:
 
 
 def require_frames(result: CenterAccumulator, options: CollectOptions) -> None:
-    """Refuse sums that have no frames but the blank's.
+    """Refuse sums in which only the blank has frames.
 
     Raises:
         DataError: no sample was read correctly, or none had frames.
@@ -481,12 +472,12 @@ def require_frames(result: CenterAccumulator, options: CollectOptions) -> None:
 
 
 def table_of(result: CenterAccumulator, run: Run, meta: Mapping[str, Any]) -> CenterTable:
-    """Return the centers, with what they were made of in ``meta``."""
+    """Return the centers; ``meta`` gets the model, the dictionary and the samples that they were made of."""
     present = result.present
     charset = run.charset
     name = charset.name
     if charset.path is not None:
-        name = name.replace(str(charset.path), charset.path.name)  # center files are passed on
+        name = name.replace(str(charset.path), charset.path.name)  # others may get the file of centers
     return CenterTable(
         class_ids=present.astype(np.int64),
         characters=tuple(charset.ctc_symbols[c] for c in present),

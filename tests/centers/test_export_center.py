@@ -113,7 +113,7 @@ def test_an_interrupted_pass_goes_on(trained, tmp_path, monkeypatch):
     options = CollectOptions(all_lines=True, partial=tmp_path / "partial.npz", resume=True)
     config = trained.with_values({"Eval.loader.batch_size_per_card": 5})
     whole = collect(built(config), CollectOptions(all_lines=True))
-    real, calls = module._add, []
+    real, calls = module.CenterAccumulator.add, []
 
     def interrupted(*args):
         real(*args)
@@ -121,7 +121,7 @@ def test_an_interrupted_pass_goes_on(trained, tmp_path, monkeypatch):
         if len(calls) == 3:
             signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(module, "_add", interrupted)
+    monkeypatch.setattr(module.CenterAccumulator, "add", interrupted)
     with pytest.raises(KeyboardInterrupt):
         collect(built(config), options)
     monkeypatch.undo()
@@ -166,7 +166,7 @@ def test_a_result_that_cannot_be_written_keeps_what_was_added_up(trained, tmp_pa
         assert main([*command, "--resume"]) != 0
     assert read_centers(tmp_path / "centers.npz").meta["lines"] == 24
     assert partial.exists()
-    monkeypatch.setattr(module, "_add", full)  # no batch is left to add
+    monkeypatch.setattr(module.CenterAccumulator, "add", full)  # no batch is left to add
     assert main([*command, "--resume"]) == 0, capsys.readouterr()
     assert not partial.exists()
 
@@ -302,14 +302,14 @@ def test_a_pass_that_is_stopped_gives_the_command_that_goes_on(trained, tmp_path
     (tmp_path / "my config.yml").write_text(trained.to_yaml())
     command = ["export-center", "-c", str(tmp_path / "my config.yml"), "--frames", "aligned"]
     command += ["--output", str(tmp_path / "centers.npz")]
-    add = module._add
+    add = module.CenterAccumulator.add
 
     def stop(*args):
         add(*args)
         signal.raise_signal(signal.SIGINT)
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, "_add", stop)
+        patch.setattr(module.CenterAccumulator, "add", stop)
         assert main(command) == 130
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("resume with: ")]
     words = shlex.split(line.removeprefix("resume with: "))

@@ -26,16 +26,14 @@ from benchmarks.fresh import in_fresh_process
 from benchmarks.peer import imported, require_peer, take_weights
 from benchmarks.sizes import SIZES, charset_of, networks_of
 from benchmarks.table import circumstances, report, verdict
-from ppocr_ext.inference.formats import ExportedEngine
+from ppocr_ext.inference.formats import ExportedEngine, write_onnx
 from ppocr_ext.inference.graph import IMAGES, write_reader
-from ppocr_ext.inference.onnx_file import write_onnx
 from ppocr_ext.inference.runners import GRAPH, ONNX, Engine
 from ppocr_ext.modeling import build_model
 from ppocr_ext.modeling.features import classifier_of, ctc_head_of
-from ppocr_ext.recognition.images import read_image
+from ppocr_ext.recognition.images import WidthPolicy, read_image
 from ppocr_ext.recognition.opening import RecognizerParts
 from ppocr_ext.recognition.recognizer import Recognizer
-from ppocr_ext.recognition.resize import WidthPolicy
 
 TOLERANCE = 1e-3  # of a probability, between the engines
 # networks

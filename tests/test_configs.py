@@ -22,10 +22,6 @@ PRESETS = sorted({name.rsplit("/", 1)[0] for name in NAMES if name.endswith("tea
 DIGITS = Charset(characters=tuple("0123456789"), use_space=False, path=None)
 
 
-def test_there_are_presets():
-    assert {"quickstart", "svtrv2", "captcha/32x128", "captcha/32x96", "captcha/62classes"} <= set(PRESETS)
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_a_shipped_config_builds(name):
     config = with_class_counts(load([ROOT / name]), DIGITS)

@@ -120,11 +120,6 @@ def test_commands_are_ones_that_the_parsers_know(page: Path, monkeypatch: pytest
     assert wrong == []
 
 
-def test_commands_are_found_in_the_guides() -> None:
-    named = {words[0].replace("_", "-") for page in PAGES for words in commands(page)}
-    assert named >= {"train", "eval", "make-dataset", "quickstart", "doctor"}
-
-
 def test_configs_that_commands_name_are_shipped() -> None:
     pattern = r"\bconfigs/[\w/.-]+\.yml"
     named = {

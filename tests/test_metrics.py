@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
-from types import MappingProxyType
 from typing import Any
 
 import pytest
 from error_codes import raises_code
 
-from ppocr_ext.errors import ConfigError, UnknownComponentError
+from ppocr_ext.errors import ConfigError
 from ppocr_ext.metrics import build_metric, space_note
 from ppocr_ext.registry import METRICS
 
@@ -141,15 +139,6 @@ def test_distillation_metric_names_and_numbers() -> None:
     assert metric.get_metric()["acc"] == 1 / (3 + 1e-5)
 
 
-def test_distillation_metric_of_nothing_seen() -> None:
-    metric = distillation()
-    metric.reset()
-    assert metric.get_metric() == {"acc": 0.0, "norm_edit_dis": 1.0}
-    metric({"Student": BATCHES[0]})
-    metric.reset()
-    assert metric.get_metric()["acc"] == 0.0
-
-
 def test_options_reach_the_base_metric() -> None:
     metric = distillation(ignore_space=False)
     metric({"Student": lines(("a b", "ab"))})
@@ -171,33 +160,6 @@ def test_predictions_of_another_kind_are_refused(preds: Any, code: str, found: s
 def test_a_missing_key_is_named(config: dict[str, Any], key: str) -> None:
     with raises_code(ConfigError, "missing_key", f"`{key}`"):
         build_metric(config)
-
-
-def test_a_misspelt_key_is_refused_with_the_right_one() -> None:
-    with raises_code(ConfigError, "unknown_key", "'ignore_space'"):
-        build_metric({"name": "RecMetric", "ignore_spaces": True})
-
-
-@pytest.mark.parametrize("config", [
-    {"name": "RecMetrik"},
-    {"name": "DistillationMetric", "key": "Student", "base_metric_name": "RecMetrik"},
-])  # fmt: skip
-def test_unknown_metrics_list_the_choices(config: dict[str, Any]) -> None:
-    with raises_code(UnknownComponentError, "unknown_component", "'RecMetrik'", "'RecMetric'"):
-        build_metric(config)
-
-
-def test_the_config_is_left_alone() -> None:
-    config = {
-        "name": "DistillationMetric",
-        "key": "Student",
-        "base_metric_name": "RecMetric",
-        "is_filter": True,
-    }
-    before = copy.deepcopy(config)
-    build_metric(config)
-    assert config == before
-    assert build_metric(MappingProxyType(config)).key == "Student"
 
 
 def test_a_base_metric_of_the_host_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

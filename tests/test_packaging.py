@@ -119,17 +119,3 @@ def imported(file: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
             names.add(node.module.partition(".")[0])
     return names
-
-
-def test_only_the_host_folder_imports_the_host() -> None:
-    importers = {
-        str(file.relative_to(REPOSITORY))
-        for file in (REPOSITORY / "ppocr_ext").rglob("*.py")
-        if imported(file) & {"ppocr", "tools"}
-    }
-    assert {path for path in importers if not path.startswith("ppocr_ext/host/")} == set()
-
-
-def test_tools_is_no_package() -> None:
-    # `import tools.program` must find the host's: a folder without __init__.py gives way to a package.
-    assert not (REPOSITORY / "tools" / "__init__.py").exists()

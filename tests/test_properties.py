@@ -18,9 +18,8 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.config import load
 from ppocr_ext.config.config_view import from_plain
 from ppocr_ext.config.node import Node, Place, merge, plain_copy
-from ppocr_ext.config.yaml_io import dump, read_file
 from ppocr_ext.data.image_check import content_issue
-from ppocr_ext.data.label_file import parse_line, read_label_file, write_label_file
+from ppocr_ext.data.label_file import parse_line
 from ppocr_ext.errors import CharsetError, DataError, PPOCRExtError
 from ppocr_ext.evaluation.predictions import Prediction, read_predictions, write_predictions
 
@@ -85,16 +84,6 @@ def test_a_line_is_read_or_has_an_issue(raw: bytes) -> None:
 
 
 @some
-@given(
-    st.lists(st.tuples(CELL.filter(lambda name: name.strip() and name[0] not in "[\ufeff"), CELL), max_size=5)
-)
-def test_rows_that_are_written_are_read(tmp_path: Path, rows: list[tuple[str, str]]) -> None:
-    assert write_label_file(tmp_path / "list.txt", rows) == len(rows)
-    read = [(line.images[0], line.label) for line in read_label_file(tmp_path / "list.txt")]
-    assert read == rows
-
-
-@some
 @given(STARTS, st.binary(max_size=60))
 def test_bytes_are_an_image_or_have_an_issue(start: bytes, rest: bytes) -> None:
     for how in ("header", "decode"):
@@ -137,13 +126,6 @@ def test_lists_of_components_merge_by_name_in_the_order_of_the_base(first: dict,
     order = [*first, *(name for name in second if name not in first)]
     merged = plain_copy(merge(*map(node, lists)))
     assert merged == {"head_list": [{name: expected[name]} for name in order]}
-
-
-@some
-@given(MAPPINGS.filter(bool))
-def test_a_config_that_is_written_is_read(tmp_path: Path, plain: dict) -> None:
-    (tmp_path / "my.yml").write_bytes(dump(plain).encode())
-    assert plain_copy(read_file(tmp_path / "my.yml")) == plain
 
 
 @some

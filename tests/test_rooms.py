@@ -5,28 +5,22 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-PACKAGE = ROOT / "ppocr_ext"
+import house
+
 HOST_MODULES = ("ppocr", "tools")
 
 
 def levels() -> dict[str, int]:
     """Room → line of the drawing, 0 at the top."""
-    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    page = (house.ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     drawing = re.search(r"<!-- rooms -->\n```\n(.*?)```", page, re.DOTALL)
     assert drawing is not None
     lines = [line.partition("  ")[0] for line in drawing[1].splitlines()]
     return {room.strip("/"): number for number, line in enumerate(lines) for room in line.split(", ")}
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
-    """Name and tree of each module."""
-    for file in sorted(PACKAGE.rglob("*.py")):
-        name = ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-        if name.count("."):
-            yield name, ast.parse(file.read_text(encoding="utf-8"))
+MODULES = {name: tree for name, tree in house.modules().items() if "." in name}
 
 
 def imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -50,13 +44,13 @@ def room(name: str) -> str:
 
 def test_every_room_is_drawn() -> None:
     known = levels()
-    assert {room(name) for name, _ in modules()} - {"__main__"} == set(known)
+    assert {room(name) for name in MODULES} - {"__main__"} == set(known)
 
 
 def test_rooms_import_downwards_only() -> None:
     known = levels()
     upwards = []
-    for name, tree in modules():
+    for name, tree in MODULES.items():
         for line, imported in imports(tree):
             if not imported.startswith("ppocr_ext.") or imported.count(".") < 1:
                 continue
@@ -69,7 +63,7 @@ def test_rooms_import_downwards_only() -> None:
 def test_only_the_host_imports_paddleocr() -> None:
     found = [
         f"{name}:{line} imports {imported}"
-        for name, tree in modules()
+        for name, tree in MODULES.items()
         for line, imported in imports(tree)
         if imported.split(".")[0] in HOST_MODULES and room(name) != "host"
     ]

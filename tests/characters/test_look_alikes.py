@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from error_codes import raises_code
 
-from ppocr_ext.characters.look_alikes import code_points, read_groups, symbol_name, within
+from ppocr_ext.characters.look_alikes import code_points, read_groups, symbol_name
 from ppocr_ext.errors import DataError
 
 
@@ -32,10 +32,6 @@ def test_files_that_are_no_groups_are_refused(tmp_path: Path, text: str, code: s
     assert error.value.code == code and str(error.value).startswith(f"{tmp_path / 'own.txt'}{place}")
     with raises_code(DataError, "unreadable_file"):
         read_groups(tmp_path / "none.txt")
-
-
-def test_groups_within_a_dictionary() -> None:
-    assert within(["O0o", "ab", "xy"], "O0axyz") == ("O0", "xy")
 
 
 def test_characters_that_leave_no_ink_are_named() -> None:

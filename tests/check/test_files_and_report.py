@@ -93,12 +93,6 @@ def test_a_checkpoint_with_a_journal_is_not_missing(two: Config, tmp_path: Path,
     assert check(two.with_values({"Global.checkpoints": str(tmp_path / "latest")})) == []
 
 
-def test_a_damaged_journal_is_an_error(two: Config, tmp_path: Path, check: Check) -> None:
-    (tmp_path / "latest.journal").write_text("{}")
-    (issue,) = check(two.with_values({"Global.checkpoints": str(tmp_path / "latest")}))
-    assert issue.path == "Global.checkpoints" and f"{tmp_path}/latest.journal" in issue.message
-
-
 def test_a_bad_dictionary_and_a_wrong_class_count(one: Config, tmp_path: Path, check: Check) -> None:
     path = "Architecture.Head.out_channels_list"
     (issue,) = check(one.with_values({path: {"CTCLabelDecode": 97}}))

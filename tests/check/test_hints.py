@@ -45,13 +45,6 @@ def test_a_key_in_the_wrong_section_names_the_right_one(
     assert home in issue.message
 
 
-@pytest.mark.parametrize(
-    "path", ["Global.zzz", "Architecture.Backbone.learning_rate", "Train.zzz", "MyPlugin"]
-)
-def test_a_key_of_no_section_has_no_hint(path: str) -> None:
-    assert home_of(tuple(path.split("."))) is None
-
-
 @pytest.mark.parametrize("has_checkout", [True, False])
 @pytest.mark.parametrize("kind", ["backbone", "dataset"])
 def test_a_checkout_is_advised_only_with_the_wheel(

@@ -75,11 +75,6 @@ def test_wrong_values_of_the_sampler(key: str, value: Any, one: Config, check: C
     assert errors_at(found, path) != []
 
 
-def test_a_scale_with_a_wrong_factor(one: Config, check: Check) -> None:
-    found = check(one.with_values({SCALES: [[4, 4]], "Train.sampler.divided_factor": 8}))
-    assert any(issue.code == "bad_value" and "[8, 16]" in issue.message for issue in errors_at(found, SCALES))
-
-
 def test_keys_of_several_kinds_are_compared(one: Config, check: Check) -> None:
     listed = [{"NormalizeImage": {1: 2, "mean": [0]}}, *transforms_of(one, "Eval")]
     found = check(one.with_values({"Eval.dataset.transforms": listed}))

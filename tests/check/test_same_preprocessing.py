@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ppocr_ext.check import check_config
-from ppocr_ext.config import Config, load
+from ppocr_ext.config import Config
 from ppocr_ext.data.preprocessing import PAD, SQUASH, WIDEN, read_preprocessing
 from ppocr_ext.host import Host
-from ppocr_ext.io.resources import config_path
 from ppocr_ext.issues import Issue
 
 RESIZE = "Eval.dataset.transforms.RecResizeImg"
@@ -108,24 +106,6 @@ def test_what_the_config_does_not_say_is_not_compared(one: Config, host: Host) -
     del config["Train"]["sampler"]
     assert read_preprocessing(Config(config), "Train") is None
     assert not any("preprocessing" in issue.message for issue in issues(Config(config), host))
-
-
-def test_an_eval_list_that_was_copied_before_train_was_changed(tmp_path: Path, host: Host) -> None:
-    """The base's Eval is a copy of its Train by an anchor; an overlay of Train alone leaves it at 32×128."""
-    overlay = tmp_path / "lines.yml"
-    overlay.write_text(
-        "Train:\n  dataset: !replace\n    name: SimpleDataSet\n    data_dir: .\n    label_file_list: [train.txt]\n"
-        "    transforms:\n      - DecodeImage: {img_mode: BGR, channel_first: false}\n"
-        "      - MultiLabelEncode: {gtc_encode: NRTRLabelEncode}\n"
-        "      - RecResizeImg: {image_shape: [3, 48, 320]}\n"
-        "      - KeepKeys: {keep_keys: [image, label_ctc, label_gtc, length, valid_ratio]}\n"
-    )
-    base = config_path("quickstart/teacher.yml")
-    found = issues(load([base, overlay]), host)
-    (issue,) = [issue for issue in found if issue.path == f"{RESIZE}.image_shape"]
-    assert issue.level == "error"
-    assert issue.where.startswith("configs/quickstart/base.yml:")
-    assert f"{overlay}:9" in issue.message
 
 
 def test_what_is_read_of_a_section(one: Config) -> None:

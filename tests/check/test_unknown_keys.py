@@ -22,6 +22,8 @@ HEADS = "Architecture.Head.head_list"
 MISSPELT = [
     ("Global.epohc_num", 3, "epoch_num"),
     ("Global.pretrained", "x", "pretrained_model"),
+    ("Global.epochs", 3, "Global.epoch_num"),
+    ("Global.dict_path", "dict.txt", "Global.character_dict_path"),
     ("Architecture.algoritm", "x", "algorithm"),
     ("Architecture.Backbone.dim", [1], "dims"),
     ("Architecture.Head.use_pol", True, "use_pool"),
@@ -169,11 +171,6 @@ def test_an_option_may_give_a_whole_sub_model(two: Config, check: Check) -> None
     found = check(with_options(two, "Architecture.Models.Studnet.freeze_params=true"))
     (issue,) = errors_at(found, "Architecture.Models.Studnet")
     assert issue.code == "unknown_sub_model" and "'Student'" in issue.message
-
-
-def test_a_misspelt_key_of_an_option_is_an_error(one: Config, check: Check) -> None:
-    (issue,) = check(with_options(one, "Architecture.Backbone.use_pos_embedding=true"))
-    assert (issue.code, issue.where[:3]) == ("unknown_key", "-o ") and "'use_pos_embed'" in issue.message
 
 
 def test_an_issue_has_file_and_line(tmp_path: Path, one: Config, check: Check) -> None:

@@ -50,6 +50,17 @@ WRONG = [
     ("Train.loader.batch_size_per_card", 0, "bad_value", "at least 1"),
     ("Train.loader.shuffle", "false", "quoted_value", "'false'"),
     ("Metric.main_indicator", "accuracy", "bad_value", "acc, norm_edit_dis"),
+    ("Global.epoch_num", 0, "bad_value", "at least 1"),
+    ("Global.seed", 1e20, "bad_value", "4294967295"),
+    ("Global.nonfinite", "rollback", "bad_value", "stop, skip"),
+    ("Global.early_stop", {"patience": 0}, "bad_value", "0"),
+    ("Optimizer.lr.learning_rate", float("nan"), "bad_value", "nan"),
+    ("Optimizer.beta1", float("nan"), "bad_value", "nan"),
+    ("Optimizer.beta2", 9.99, "bad_value", "9.99"),
+    ("Loss.weight_1", float("nan"), "bad_value", "nan"),
+    ("Train.loader.batch_size_per_card", "8", "quoted_value", "'8'"),
+    ("Train.dataset.ratio_list", 2.0, "bad_value", "between 0 and 1"),
+    ("Train.teacher_cache", "no/cache", "missing_folder", "no/cache"),
     ("Optimizer.group_lr", True, "unsupported_key", ""),
     ("Optimizer.regularizer", {"name": "L2", "factor": 0.001}, "conflicting_keys", "`weight_decay`"),
 ]
@@ -61,6 +72,18 @@ def test_a_wrong_value_is_named(
 ) -> None:
     (issue,) = check(one.with_values({path: value}))
     assert facts([issue]) == [("error", code, path)] and fact in issue.message
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("DistillationCTCLoss.weight", float("inf")),
+        ("DistillationDKDLoss.beta", float("nan")),
+    ],
+)
+def test_a_number_of_a_distillation_loss_is_finite(key: str, value: float, two: Config, check: Check) -> None:
+    path = f"Loss.loss_config_list.{key}"
+    assert ("error", "bad_value", path) in facts(check(two.with_values({path: value})))
 
 
 def test_an_engine_that_is_not_installed_is_named(
@@ -210,10 +233,6 @@ def test_an_evaluation_that_skips_or_shuffles_samples_is_a_warning(
         assert check(one.with_values({f"Eval.loader.{key}": False}), role) == []
 
 
-def with_options(config: Config, *options: str) -> Config:
-    return Config.of(override(config._node, options))
-
-
 def test_an_evaluation_of_a_share_of_the_samples_is_a_warning(one: Config, check: Check) -> None:
     path = "Eval.dataset.ratio_list"
     assert check(one.with_values({path: [1.0]})) == []
@@ -228,5 +247,5 @@ def test_an_empty_global_is_an_error(one: Config, check: Check) -> None:
 @pytest.mark.parametrize("key", ["learning_rate", "grad_clip"])
 def test_keys_that_the_program_gives_the_optimizer_are_errors(key: str, one: Config, check: Check) -> None:
     option = f"Optimizer.{key}=4"
-    (issue,) = check(with_options(one, option))
+    (issue,) = check(placed(one, option))
     assert (issue.level, issue.path, issue.where) == ("error", f"Optimizer.{key}", f"-o {option}")

@@ -160,16 +160,3 @@ def test_places_are_short(
         lines = {line.partition("#")[0].strip(): line.partition("# ")[2] for line in out.splitlines()}
         assert lines["seed: 7"] == over
         assert lines["print_batch_step: 25"] == "configs/quickstart/base.yml:10"
-
-
-def test_a_shipped_file_that_another_one_hides_keeps_its_whole_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "configs" / "quickstart").mkdir(parents=True)
-    (tmp_path / "configs" / "quickstart" / "base.yml").write_text("a: 1\n")
-    monkeypatch.chdir(tmp_path)
-    shipped = config_path("quickstart/base.yml")
-    assert load([shipped]).where("Global.print_batch_step") == f"{shipped}:10"
-    assert (
-        load([tmp_path / "configs" / "quickstart" / "base.yml"]).where("a") == "configs/quickstart/base.yml:1"
-    )

@@ -138,14 +138,6 @@ def test_the_limit_of_a_fall_on_a_general_list(files: Path, capsys: pytest.Captu
     assert "20.00% (limit: 19.99%, --max-drop)" in capsys.readouterr().out
 
 
-def test_general_lists_must_be_the_same(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_predictions(files / "other.tsv", [Prediction("0.png", "x", "x", 0.9)] * 5)
-    general = ["--general", str(files / "after.tsv"), "--general-before", str(files / "other.tsv")]
-    assert run(files, *general) == 2
-    message = capsys.readouterr().err
-    assert "[different_samples]" in message and "other.tsv:2" in message and "after.tsv:2" in message
-
-
 def test_images_that_are_not_there_are_said(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(files, "--data-dir", str(files / "elsewhere")) == 0
     said = f"0 of 2 images found below {files / 'elsewhere'}"

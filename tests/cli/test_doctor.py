@@ -96,14 +96,6 @@ def test_opencv_packages_that_differ_are_noted(monkeypatch: pytest.MonkeyPatch) 
     assert {result.level for result in doctor.check_arrays()} == {"ok"}
 
 
-def test_captcha_is_only_noted(monkeypatch: pytest.MonkeyPatch) -> None:
-    pretend_missing(monkeypatch, "captcha")
-    noted = [result for result in doctor.check_quickstart() if result.level != "ok"]
-    assert [(result.level, result.fix) for result in noted] == [
-        ("note", "pip install 'ppocr-ext[quickstart]'")
-    ]
-
-
 def test_a_folder_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     assert doctor.check_folder() == []

@@ -77,8 +77,3 @@ def test_what_cannot_be_done_says_why(
     assert main(["lookalikes", SANS, "--dict", "dict.txt", *options]) == 2
     message = capsys.readouterr().err
     assert fact in message and (code is None or f"[{code}]" in message)
-
-
-def test_a_font_that_is_not_there_is_named(dictionary: Path, capsys: pytest.CaptureFixture) -> None:
-    assert main(["lookalikes", "/no/font.ttf", "--dict", str(dictionary)]) == 2
-    assert "/no/font.ttf is neither a font file" in capsys.readouterr().err

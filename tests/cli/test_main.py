@@ -15,8 +15,7 @@ import pytest
 from waiting import HANG
 
 from ppocr_ext import __version__
-from ppocr_ext.cli import main as main_module
-from ppocr_ext.cli.main import COMMANDS, import_command, main
+from ppocr_ext.cli.main import COMMANDS, main
 from ppocr_ext.cli.options import add_config_arguments
 from ppocr_ext.errors import ConfigError, PPOCRExtError
 from ppocr_ext.loop.signals import deferred_signals
@@ -133,17 +132,6 @@ def test_debug_shows_the_traceback(command: Callable[..., None], capsys: pytest.
     assert shown.endswith("error: wrong\n")
 
 
-def test_an_option_that_is_missing_or_unknown_is_a_usage_error(
-    command: Callable[..., None], capsys: pytest.CaptureFixture[str]
-) -> None:
-    command(lambda args: 0)
-    for line in (["try-it"], ["try-it", "-c", "x", "--nothing"]):
-        with pytest.raises(SystemExit) as left:
-            main(line)
-        assert left.value.code == 2
-        assert "usage: ppocr-ext try-it" in capsys.readouterr().err
-
-
 def test_an_unknown_command_is_met_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trian"]) == 2
     shown = capsys.readouterr().err
@@ -172,14 +160,6 @@ def test_the_help_of_a_command_ends_with_its_examples(
     assert "--debug" in shown and shown.endswith("examples:\n  see\n")
 
 
-@pytest.mark.parametrize("name", sorted(COMMANDS))
-def test_every_command_keeps_the_contract(name: str) -> None:
-    module = import_command(name)
-    parser = main_module.build_parser(name, module)
-    assert parser.format_help().startswith(f"usage: ppocr-ext {name}")
-    assert callable(module.run)
-
-
 def test_help_imports_no_paddle() -> None:
     code = (
         "import sys\nfrom ppocr_ext.cli import main\n"
@@ -189,27 +169,6 @@ def test_help_imports_no_paddle() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
-
-
-SCRIPTS = [
-    path for path in sorted((REPOSITORY / "tools").glob("*.py")) if path.stem != "benchmark"
-]  # a clone's own
-
-
-def command_of(script: Path) -> str:
-    """PaddleOCR calls the script of `export` export_model; that of `verify` is verify_export."""
-    return {"export_model": "export", "verify_export": "verify"}.get(
-        script.stem, script.stem.replace("_", "-")
-    )
-
-
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
-def test_the_scripts_are_the_commands(script: Path, tmp_path: Path) -> None:
-    result = subprocess.run(
-        [sys.executable, str(script), "--help"], cwd=tmp_path, capture_output=True, text=True
-    )
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.startswith(f"usage: ppocr-ext {command_of(script)} ")
 
 
 def test_the_package_is_run_as_the_command(tmp_path: Path) -> None:

@@ -109,10 +109,7 @@ def test_a_head_of_a_plugin(
     ("words", "code"),
     [
         (["--samples", "1"], "bad_value"),
-        (["--steps", "0"], "bad_value"),
         (["-c", "missing.yml"], "unreadable_file"),
-        (["-o", "Train.dataset.label_file_list=[missing.txt]"], "missing_file"),
-        (["-o", "Optimizer.lr.learning_rate=fast"], "bad_value"),
         (["--out", "tiny.yml"], "unwritable_file"),
     ],
 )

@@ -73,24 +73,6 @@ TABLE = {
             f"{LIST}.1.DistillationSARLoss.ignore_index": 12,
         },
     ),
-    "the same with the space": (
-        TWO_SAR,
-        SPACED,
-        {
-            f"{STUDENT}.out_channels_list": {"CTCLabelDecode": 12, "SARLabelDecode": 14},
-            f"{TEACHER}.out_channels_list": {"CTCLabelDecode": 12, "SARLabelDecode": 14},
-            f"{LIST}.1.DistillationSARLoss.ignore_index": 13,
-        },
-    ),
-    "SAR loss first, CTC decoder": (
-        distilled(models(multi(*CTC_SAR), "Student", "Teacher"), losses=[sar(), CTC_LOSS]),
-        PLAIN,
-        {
-            f"{STUDENT}.out_channels_list": {"CTCLabelDecode": 11, "SARLabelDecode": 13},
-            f"{TEACHER}.out_channels_list": {"CTCLabelDecode": 11, "SARLabelDecode": 13},
-            f"{LIST}.0.DistillationSARLoss.ignore_index": 12,
-        },
-    ),
     "two SAR losses between others": (
         distilled(models(multi(*CTC_SAR), "Student"), losses=[CTC_LOSS, sar(), sar(weight=0.5), CTC_LOSS]),
         PLAIN,
@@ -106,14 +88,6 @@ TABLE = {
         {
             f"{STUDENT}.out_channels_list": {"CTCLabelDecode": 12, "NRTRLabelDecode": 15},
             f"{TEACHER}.out_channels_list": {"CTCLabelDecode": 12, "NRTRLabelDecode": 15},
-        },
-    ),
-    "NRTR decoder of a distillation": (
-        distilled(models(multi(*CTC_NRTR), "Student", "Teacher"), "DistillationNRTRLabelDecode"),
-        PLAIN,
-        {
-            f"{STUDENT}.out_channels_list": {"CTCLabelDecode": 11, "NRTRLabelDecode": 14},
-            f"{TEACHER}.out_channels_list": {"CTCLabelDecode": 11, "NRTRLabelDecode": 14},
         },
     ),
     "three sub-models, each with other heads": (
@@ -134,11 +108,6 @@ TABLE = {
             f"{LIST}.0.DistillationSARLoss.ignore_index": 12,
         },
     ),
-    "single-head distillation": (
-        distilled(models(CTC, "Student", "Teacher"), losses=[CTC_LOSS]),
-        SPACED,
-        {f"{STUDENT}.out_channels": 12, f"{TEACHER}.out_channels": 12},
-    ),
     "MultiHead without distillation": (
         single(multi(*CTC_NRTR), loss=multi_loss({"CTCLoss": None}, {"NRTRLoss": None})),
         PLAIN,
@@ -152,16 +121,7 @@ TABLE = {
             f"{LIST}.1.SARLoss.ignore_index": 13,
         },
     ),
-    "SARLoss before CTCLoss": (
-        single(multi(*CTC_SAR), loss=multi_loss({"SARLoss": {"weight": 1}}, {"CTCLoss": None})),
-        PLAIN,
-        {
-            "Architecture.Head.out_channels_list": {"CTCLabelDecode": 11, "SARLabelDecode": 13},
-            f"{LIST}.0.SARLoss.ignore_index": 12,
-        },
-    ),
     "single CTC head": (single(CTC), PLAIN, {"Architecture.Head.out_channels": 11}),
-    "single CTC head with the space": (single(CTC), SPACED, {"Architecture.Head.out_channels": 12}),
     "single SAR head": (
         single({"name": "SARHead"}, "SARLabelDecode", {"name": "SARLoss"}),
         PLAIN,
@@ -176,11 +136,6 @@ TABLE = {
         single({"name": "CTCHead"}, "ViTSTRLabelDecode", {"name": "CELoss", "ignore_index": 0}),
         PLAIN,
         {"Architecture.Head.out_channels": 12},
-    ),
-    "a foreign head with a CTC decoder": (
-        single({"name": "MyHead"}),
-        PLAIN,
-        {"Architecture.Head.out_channels": 11},
     ),
     "numbers that are already right": (
         single(
@@ -205,11 +160,6 @@ TABLE = {
         PLAIN,
         {f"{STUDENT}.out_channels_list.CTCLabelDecode": 11, f"{TEACHER}.out_channels": 11},
     ),
-    "an empty list of numbers": (
-        single(multi(*CTC_NRTR, out_channels_list=None)),
-        PLAIN,
-        {"Architecture.Head.out_channels_list": {"CTCLabelDecode": 11, "NRTRLabelDecode": 14}},
-    ),
 }
 
 
@@ -228,36 +178,15 @@ def test_numbers_are_filled_in_and_nothing_else(name):
     assert with_class_counts(counted, charset) == counted
 
 
-def test_filled_in_numbers_are_computed_and_given_ones_keep_their_origin():
-    head = multi(*CTC_NRTR, out_channels_list={"NRTRLabelDecode": 14})
-    counted = with_class_counts(Config(single(head), origin="a.yml"), PLAIN)
-    assert counted.where("Architecture.Head.out_channels_list.CTCLabelDecode") == "computed"
-    assert counted.where("Architecture.Head.out_channels_list.NRTRLabelDecode") == "a.yml"
-    assert counted.where("Architecture.Head.head_list") == "a.yml"
-
-
 @pytest.mark.parametrize(
     ("config", "path", "found", "expected"),
     [
-        (single({"name": "CTCHead", "out_channels": 6625}), "Architecture.Head.out_channels", 6625, 11),
         (single({"name": "CTCHead", "out_channels": "11"}), "Architecture.Head.out_channels", "'11'", 11),
-        (
-            single(multi(*CTC_NRTR, out_channels_list={"NRTRLabelDecode": 15})),
-            "Architecture.Head.out_channels_list.NRTRLabelDecode",
-            15,
-            14,
-        ),
         (
             single(multi(*CTC_NRTR, out_channels_list={"CTCLabelDecode": 11, "SARLabelDecode": 12})),
             "Architecture.Head.out_channels_list.SARLabelDecode",
             12,
             13,
-        ),
-        (
-            distilled({"Teacher": CTC, "Student": {**CTC, "out_channels": 12}}),
-            f"{STUDENT}.out_channels",
-            12,
-            11,
         ),
         (
             single(multi(*CTC_SAR), loss=multi_loss({"CTCLoss": None}, {"SARLoss": {"ignore_index": 92}})),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
 from error_codes import raises_code
 
 from ppocr_ext.charset import Charset
@@ -35,12 +34,6 @@ def written(tmp_path: Path) -> Path:
     config = with_class_counts(switch_features_on(Config(PLAIN, origin="a.yml")), Charset(("a", "b")))
     (tmp_path / "config.yml").write_text(config.to_yaml())
     return tmp_path / "config.yml"
-
-
-def test_the_paths_are_listed_and_the_values_stay_in_the_file(written: Path) -> None:
-    plain = yaml.safe_load(written.read_text())
-    assert plain["computed"] == [FEATURES, LIST, IGNORE]
-    assert plain["Architecture"]["Head"]["out_channels_list"] == {"CTCLabelDecode": 3, "SARLabelDecode": 5}
 
 
 def test_they_are_computed_again(written: Path) -> None:

@@ -21,10 +21,6 @@ def test_each_default_follows_the_rule_of_its_key() -> None:
     assert all(value is not None for value in FILLED_DEFAULTS.values())
 
 
-def test_each_key_has_a_meaning() -> None:
-    assert [name for name, key in GLOBAL_KEYS.items() if not key.meaning.strip()] == []
-
-
 def test_each_setting_is_a_key_with_the_type_of_its_default() -> None:
     types = get_type_hints(Settings)
     assert set(types) <= set(GLOBAL_KEYS)
@@ -54,12 +50,6 @@ def test_only_config_and_check_read_keys_of_global() -> None:
         for name in ("modeling/__init__", "synth/synthetic_dataset", "run/dry_step", "run/host_config")
     }
     assert {name for name in readers - plain if not name.startswith(("config/", "check/"))} == set()
-
-
-def test_a_missing_key_and_null_give_the_default() -> None:
-    assert Config({}).settings.max_unusable == 0.1
-    assert Config({"Global": {"report": None}}).settings.report is True
-    assert Config({"Global": {"report": False}}).settings.report is False
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from error_codes import raises_code
 
-from ppocr_ext.cli.main import main
 from ppocr_ext.config import load
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.io import resources
@@ -74,12 +73,6 @@ def test_single_key_lists_merge_by_key_and_keep_their_order(overlay):
         {"NRTRHead": {"nrtr_dim": 384, "num_decoder_layers": 2}},
         {"SARHead": {"enc_dim": 512}},
     )
-
-
-def test_an_empty_mapping_or_null_on_either_side(overlay):
-    config = overlay("Global: {pretrained_model: {path: x}}\nArchitecture: null\n")
-    assert config.at("Global.pretrained_model.path") == "x"
-    assert config["Architecture"] is None
 
 
 def test_remove(overlay):
@@ -159,15 +152,6 @@ def test_overlays_that_would_surprise_are_refused(overlay, tmp_path, text, code,
         overlay(text)
 
 
-def test_origins_survive_merging(overlay, tmp_path):
-    config = overlay("Architecture: {Head: {head_list: [NRTRHead: {nrtr_dim: 256}]}}\nGlobal: {epoch_num: 3}")
-    head = "Architecture.Head.head_list.NRTRHead"
-    assert config.place(f"{head}.nrtr_dim").origin == str(tmp_path / "over1.yml")
-    assert config.where("Global.epoch_num") == f"{tmp_path / 'over1.yml'}:2"
-    assert config.place(head).origin == config.place("Global").origin == str(tmp_path / "base.yml")
-    assert config.where("Architecture.Head.head_list.0.CTCHead.Neck.name") == f"{tmp_path / 'base.yml'}:7"
-
-
 def test_bases_lie_below_the_file_that_names_them(tmp_path):
     (tmp_path / "sub").mkdir()
     (tmp_path / "root.yml").write_text("a: 1\nb: 1\nc: 1\nl: [x: 1, y: 1]\n")
@@ -223,12 +207,3 @@ def test_the_file_beside_goes_before_the_shipped_one(mine: Path) -> None:
     (mine / "configs/svtrv2/data.yml").write_text("Global: {seed: 5}\n")
     (mine / "my.yml").write_text("_BASE_: configs/svtrv2/data.yml\n")
     assert load(mine / "my.yml") == {"Global": {"seed": 5}}
-
-
-def test_a_base_that_nobody_has_is_sought_beside_the_file(mine: Path) -> None:
-    (mine / "my.yml").write_text("\n_BASE_: configs/none.yml\n")
-    with pytest.raises(ConfigError) as caught:
-        load(mine / "my.yml")
-    assert str(caught.value).startswith(f"{mine / 'configs/none.yml'}: ")
-    assert f"{mine / 'my.yml'}:2" in str(caught.value)
-    assert main(["config", "--check", "-c", str(mine / "my.yml")]) == 2

@@ -30,23 +30,6 @@ def alone(tmp_path: Path) -> Path:
     return tmp_path / "my.yml"
 
 
-@pytest.mark.parametrize(
-    ("option", "kind"),
-    [
-        ("A.b=1", PlaceKind.OPTION),
-        ("+A.b=1", PlaceKind.FORCED_OPTION),
-        ("A={b: 1}", PlaceKind.OPTION),
-    ],
-)
-def test_an_option_is_a_kind_of_its_own(tmp_path: Path, option: str, kind: PlaceKind) -> None:
-    (tmp_path / "a.yml").write_text("A: {b: 0, c: 0}\n")
-    config = load([tmp_path / "a.yml"], [option])
-    assert config.place("A.b").kind is kind
-    assert config.place("A.b").text == f"-o {option}"
-    assert config.place("A.c").kind is PlaceKind.FILE
-    assert config.with_values({"A.b": 2}).place("A.b").kind is PlaceKind.COMPUTED
-
-
 def test_what_is_moved_keeps_its_places(alone: Path) -> None:
     config = fit_center_losses(load([alone, OVERLAY], ["Loss.zzz=1", "+Loss.yyy=1"]))
     assert config.where(f"{LISTED}.CTCLoss") == f"{alone}:7"
@@ -72,20 +55,6 @@ def test_a_computed_value_has_the_place_of_its_source(alone: Path) -> None:
         assert config.place(path).kind is PlaceKind.COMPUTED
     (shown,) = (line for line in config.to_yaml(origins=True).splitlines() if "CombinedLoss" in line)
     assert shown.endswith("# computed")
-
-
-def test_a_distillation_s_entry_keeps_its_places() -> None:
-    config = fit_center_losses(load([config_path("svtrv2/distill.yml"), OVERLAY]))
-    entry = f"{LISTED}.DistillationCenterLoss"
-    assert config.where(entry) == f"configs/overlays/center_loss.yml:{line_of(OVERLAY, 'weight:')}"
-    assert (
-        config.where(f"{entry}.frames") == f"configs/overlays/center_loss.yml:{line_of(OVERLAY, 'frames:')}"
-    )
-    assert config.place(f"{entry}.model_name_list").kind is PlaceKind.COMPUTED
-    dkd = f"{LISTED}.DistillationDKDLoss"
-    assert config.place(f"{dkd}.alpha").text.endswith(
-        f"distill.yml:{line_of(config_path('svtrv2/distill.yml'), 'alpha')}"
-    )
 
 
 def test_values_that_are_put_elsewhere_keep_their_places(alone: Path) -> None:

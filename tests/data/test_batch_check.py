@@ -70,12 +70,6 @@ def test_misfits_are_warnings_at_powers_of_ten_and_an_error_above_the_limit(capl
     assert error.value.code == "too_long_for_frames"
 
 
-def test_the_key_that_fixes_the_frames_is_named():
-    label_check = check(fixed_by=("Architecture.Backbone.train_frames",))
-    with raises_code(DataError, "too_long_for_frames", "Architecture.Backbone.train_frames: width"):
-        label_check([sample(TOO_LONG)] * 8)
-
-
 def test_below_100_samples_only_eight_without_a_fit_are_refused():
     label_check = check(limit=UnusableLimit(0.0))
     label_check([sample(TOO_LONG), sample(FITS)])
@@ -110,12 +104,6 @@ def test_labels_of_any_number_type_are_checked(kind):
     check()([sample(FITS, kind=kind)])
     with raises_code(DataError, "bad_label", 11):
         check()([sample([1, 11], kind=kind)])
-
-
-def test_a_length_beyond_the_label_is_refused():
-    entry = sample(FITS)
-    with raises_code(DataError, "bad_label", 7):
-        check()([entry[:2] + [np.array(7)]])
 
 
 def test_counts_are_shared_with_processes_that_are_given_the_check():

@@ -7,7 +7,6 @@ from error_codes import raises_code
 
 from ppocr_ext.data.label_file import parse_line, read_label_file, write_label_file
 from ppocr_ext.errors import DataError
-from ppocr_ext.io.atomic import atomic_writer
 
 
 def test_lines_have_their_number_path_and_label(tmp_path):
@@ -18,10 +17,6 @@ def test_lines_have_their_number_path_and_label(tmp_path):
         (1, ("a.jpg",), "苹果", None),
         (2, ("b/c.png",), "x y", None),
     ]
-
-
-def test_list_of_images():
-    assert parse_line(1, b'["a.jpg", "b.jpg"]\tword').images == ("a.jpg", "b.jpg")
 
 
 @pytest.mark.parametrize("name", ["[1].jpg", "[]"])
@@ -61,11 +56,6 @@ def test_a_line_that_cannot_be_read_has_an_issue_and_no_columns(raw):
     assert (line.images, line.label, line.extra) == ((), "", ())
 
 
-def test_a_file_with_line_ends_of_old_macs_is_one_line_with_an_issue(tmp_path):
-    (tmp_path / "list.txt").write_bytes(b"a.jpg\tword\rb.jpg\tword\r")
-    assert [line.issue is None for line in read_label_file(tmp_path / "list.txt")] == [False]
-
-
 @pytest.mark.parametrize(
     ("columns", "good"),
     [
@@ -85,11 +75,6 @@ def test_ds_width_asks_for_width_and_height(columns, good):
 def test_a_missing_file_is_an_error_that_names_it(tmp_path):
     with raises_code(DataError, "missing_file", str(tmp_path / "none.txt")):
         list(read_label_file(tmp_path / "none.txt"))
-
-
-def test_a_folder_is_not_a_label_file(tmp_path):
-    with raises_code(DataError, "unreadable_file"):
-        list(read_label_file(tmp_path))
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
@@ -119,13 +104,3 @@ def test_rows_that_would_not_read_back_are_refused_and_leave_nothing(tmp_path, r
     with raises_code(DataError, "bad_value", "row 2"):
         write_label_file(tmp_path / "list.txt", [("good.jpg", "x"), row])
     assert list(tmp_path.iterdir()) == []
-
-
-def test_atomic_writer_keeps_the_old_file_when_writing_fails(tmp_path):
-    file = tmp_path / "f"
-    file.write_text("old")
-    with pytest.raises(RuntimeError), atomic_writer(file) as stream:
-        stream.write(b"half of the ne")
-        raise RuntimeError
-    assert file.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [file]

@@ -52,18 +52,6 @@ def test_gtc_and_frames_hold_for_samples_too(tmp_path):
     assert f"{folder}#1" in error and "Global.max_text_length: 6" in error
 
 
-def test_a_check_stops_when_its_time_is_over_and_never_before_a_sample(tmp_path):
-    few = check_lmdbs(write_lmdb(tmp_path / "a", ["1"] * 3), SampleRules(DIGITS, 5), seconds=0.0)
-    assert (few.total, few.stopped) == (3, False)
-    many = check_lmdbs(write_lmdb(tmp_path / "b", ["1"] * 3000), SampleRules(DIGITS, 5), seconds=0.0)
-    assert (many.total, many.usable, many.stopped) == (2048, 2048, True)
-
-
-def test_a_sample_without_a_label_is_skipped(tmp_path):
-    result = check_lmdbs(write_lmdb(tmp_path / "a", ["1", None, "3"]), SampleRules(DIGITS, 5))
-    assert [(f.line, f.reason) for f in result.unusable_samples] == [(2, "bad_format")]
-
-
 def test_several_lmdbs_in_the_order_of_their_paths(tmp_path):
     for name, count in (("b", 2), ("a", 1), ("c/deep", 3)):
         write_lmdb(tmp_path / name, ["1"] * count)
@@ -93,12 +81,4 @@ def test_several_lmdbs_in_the_order_of_their_paths(tmp_path):
 def test_what_is_not_an_lmdb_of_text_lines_is_an_error(tmp_path, make, code):
     make(tmp_path / "a")
     with raises_code(DataError, code, str(tmp_path / "a")):
-        check_lmdbs(tmp_path / "a", SampleRules(DIGITS, 5))
-
-
-def test_an_lmdb_without_its_count(tmp_path):
-    (tmp_path / "a").mkdir()
-    with lmdb.open(str(tmp_path / "a")) as environment, environment.begin(write=True) as put:
-        put.put(b"label-000000001", b"1")
-    with raises_code(DataError, "bad_num_samples"):
         check_lmdbs(tmp_path / "a", SampleRules(DIGITS, 5))

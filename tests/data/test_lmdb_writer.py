@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from error_codes import raises_code
 
-from ppocr_ext.charset import Charset
 from ppocr_ext.cli import make_lmdb as command
 from ppocr_ext.cli.make_lmdb import LmdbInput, make_lmdb
 from ppocr_ext.data.lmdb_sets import open_sets
@@ -74,15 +73,6 @@ def test_the_host_reads_it_back(images, tmp_path):
         assert np.array_equal(image, cv2.imread(str(images / name)))
 
 
-def test_images_are_stored_as_they_are(images, tmp_path):
-    make_lmdb(tmp_path / "out", wanted(images))
-    content = stored(tmp_path / "out")
-    assert content[b"num-samples"] == b"12"
-    assert content[b"image-000000001"] == (images / "0.jpg").read_bytes()
-    assert content[b"label-000000012"].decode() == "label 11 é漢"
-    assert len(content) == 25
-
-
 def test_an_unusable_line_is_skipped_counted_and_named(images, tmp_path):
     (images / "empty.png").touch()
     (images / "cut.png").write_bytes((images / "1.png").read_bytes()[:-30])
@@ -111,22 +101,6 @@ def test_an_unusable_line_is_skipped_counted_and_named(images, tmp_path):
     }
     labels = [value for key, value in stored(tmp_path / "out").items() if key.startswith(b"label")]
     assert labels == [b"good", b"fine"]
-
-
-def test_outside_images_are_used_if_allowed(images, tmp_path):
-    (tmp_path / "outside.png").write_bytes((images / "1.png").read_bytes())
-    (tmp_path / "o.txt").write_text("../outside.png\tx\n")
-    counts = make_lmdb(tmp_path / "out", wanted(images, tmp_path / "o.txt", allow_outside_data_dir=True))
-    assert counts.samples == 1
-
-
-def test_labels_are_checked_by_dictionary_and_length(images, tmp_path):
-    (tmp_path / "d.txt").write_text("1.png\tab\n3.png\tabx\n5.png\tabab\n7.png\ta b\n")
-    checked = wanted(images, tmp_path / "d.txt", charset=Charset(("a", "b")), max_text_length=3)
-    counts = make_lmdb(tmp_path / "out", checked, max_unusable=1)
-    assert counts.unusable == {"unknown_char": 2, "too_long": 1}
-    with_space = wanted(images, tmp_path / "d.txt", max_text_length=3)
-    assert make_lmdb(tmp_path / "two", with_space, max_unusable=1).unusable == {"too_long": 1}
 
 
 def test_each_image_of_a_list_is_a_sample(images, tmp_path):
@@ -191,14 +165,6 @@ def test_too_many_unusable_lines_leave_nothing_until_they_are_allowed(images, tm
     assert stored(tmp_path / "out")[b"num-samples"] == b"1"
 
 
-def test_without_a_single_sample_not_all_lines_are_read(images, tmp_path):
-    (tmp_path / "g.txt").write_text("gone.png\tx\n" * 3000 + "1.png\tx\n")
-    with pytest.raises(DataError, match="missing_image") as refused:
-        make_lmdb(tmp_path / "out", wanted(images, tmp_path / "g.txt"), max_unusable=1)
-    assert refused.value.code == "too_many_unusable"
-    assert "3,000" not in str(refused.value)
-
-
 def test_folders_with_other_files_are_refused(images, tmp_path):
     for folder, code in ((images, "folder_not_empty"), (tmp_path / "list.txt", "not_an_lmdb")):
         with raises_code(DataError, code, str(folder)):
@@ -214,10 +180,3 @@ def test_two_processes_do_not_mix(images, tmp_path, monkeypatch):
         patch.setattr(command, "_check_limit", other)
         assert make_lmdb(tmp_path / "out", wanted(images)).samples == 12
     assert len(stored(tmp_path / "out")) == 25
-
-
-def test_an_empty_list_and_a_missing_one_are_refused(images, tmp_path):
-    (tmp_path / "e.txt").touch()
-    for name, code in (("e.txt", "empty_file"), ("no.txt", "missing_file")):
-        with raises_code(DataError, code, name):
-            make_lmdb(tmp_path / f"out_{name}", wanted(images, tmp_path / name))

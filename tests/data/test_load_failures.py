@@ -179,20 +179,6 @@ def test_where_all_fail_there_is_an_end(dataset, monkeypatch):
         data[0]
 
 
-def test_a_transform_that_fails_for_a_few_samples_is_not_wrong(dataset, monkeypatch):
-    original = Decode.__call__
-
-    def fail(self, data):
-        if data in (4, 5, 20):
-            raise ValueError("too small")
-        return original(self, data)
-
-    monkeypatch.setattr(Decode, "__call__", fail)
-    data, failures = dataset(())
-    assert [data[4], data[20]] == [6, 21]
-    assert failures.count == 3
-
-
 def test_the_samples_of_a_multi_scale_sampler(dataset):
     class Scaled(Host):
         def __getitem__(self, properties):

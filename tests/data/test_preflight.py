@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import subprocess
 import sys
@@ -50,15 +49,6 @@ def reasons(result):
     return [(f.line, f.reason) for f in result.unusable_samples]
 
 
-def test_all_usable_reads_the_original(folder):
-    file = write(folder, "ok.png\t12", "ok.jpg\t3")
-    result = check(file, folder, DIGITS, 25)
-    assert (result.total, result.usable, result.unusable_count, result.counts) == (2, 2, 0, {})
-    assert result.write_usable(folder / "copies") == [file]
-    assert not (folder / "copies").exists()
-    assert limit_errors({"Train": result}, UnusableLimit(0, strict=True)) == []
-
-
 def test_each_reason_with_its_line(folder):
     (folder / "text.png").write_text("no image at all")
     (folder / "empty.png").touch()
@@ -95,11 +85,6 @@ def test_each_reason_with_its_line(folder):
     assert "'x' (U+0078)" in result.unusable_samples[3].detail
 
 
-def test_every_image_of_a_list_has_to_be_there(folder):
-    file = write(folder, '["ok.png", "ok.jpg"]\t1', '["ok.png", "none.png"]\t1')
-    assert reasons(check(file, folder, DIGITS, 25)) == [(2, "missing_image")]
-
-
 @pytest.mark.parametrize("name", ["ok.png", "ok.jpg", "ok.bmp", "ok.webp", "ok.tiff"])
 @pytest.mark.parametrize("how", ["header", "decode"])
 def test_images_that_opencv_reads_are_good_and_halves_of_them_are_not(folder, name, how):
@@ -110,26 +95,6 @@ def test_images_that_opencv_reads_are_good_and_halves_of_them_are_not(folder, na
     file = write(folder, f"{name}\t1", "half\t1", "longer\t1")
     expected = [(2, "broken_image")] + ([] if readable else [(3, "broken_image")])
     assert reasons(check(file, folder, DIGITS, 25, image_check=how)) == expected
-
-
-def test_damage_inside_an_image_needs_decoding(folder):
-    content = bytearray((folder / "ok.png").read_bytes())
-    at = content.index(b"IDAT")
-    content[at + 4 : at + 12] = b"\xff" * 8
-    (folder / "bad.png").write_bytes(content)
-    assert cv2.imdecode(np.frombuffer(bytes(content), np.uint8), 1) is None
-    file = write(folder, "bad.png\t1", "ok.png\t1")
-    assert reasons(check(file, folder, DIGITS, 25, image_check="decode")) == [(1, "broken_image")]
-
-
-def test_outside_data_dir(folder):
-    inside = folder / "in"
-    inside.mkdir()
-    (inside / "a.png").write_bytes((folder / "ok.png").read_bytes())
-    file = write(folder, "a.png\t1", "../ok.png\t1", f"{folder}/ok.png\t1", f"{inside}/a.png\t1")
-    result = check(file, inside, DIGITS, 25, allow_outside_data_dir=False)
-    assert reasons(result) == [(2, "outside_data_dir"), (3, "outside_data_dir")]
-    assert check(file, inside, DIGITS, 25).usable == 4
 
 
 def test_counts_are_exact_and_examples_bounded(folder):
@@ -223,15 +188,6 @@ def test_all_limits_of_length_are_named_at_once(folder, max_text_length, unknown
     assert check(file, folder, DIGITS, 82, frames=FrameLimit(864 // 8), **options).usable == 6
 
 
-def test_frames_that_are_enough_are_not_named(folder):
-    file = write(folder, "ok.png\t1", f"ok.png\t{'12' * 20}")
-    for frames in (None, FrameLimit(40)):
-        errors = limit_errors({"Train": check(file, folder, DIGITS, 25, frames=frames)}, UnusableLimit(0.1))[
-            0
-        ]
-        assert "`Global.max_text_length: 40`" in errors and "CTC has" not in errors
-
-
 def test_the_frames_of_a_label_are_those_of_its_characters(folder):
     default, dropped = Charset.default(), write(folder, "ok.png\t1x1x1")
     assert check(write(folder, "ok.png\taAa", name="b.txt"), folder, default, 25).most_frames == 5
@@ -248,24 +204,6 @@ def test_labels_that_lose_characters_are_counted(folder):
     ) and "3 with characters that are dropped" in result.summary()
     clean = check(write(folder, "ok.png\t12", name="b.txt"), folder, DIGITS, 25, unknown_char="drop_char")
     assert clean.mapped == 0 and clean.summary() == "1 samples, all usable"
-
-
-def test_missing_and_empty_label_files(folder):
-    (folder / "empty.txt").touch()
-    for files, code in (
-        (folder / "none.txt", "missing_file"),
-        (folder / "empty.txt", "empty_file"),
-        ([], "no_label_file"),
-    ):
-        with raises_code(DataError, code):
-            check(files, folder, DIGITS, 25)
-
-
-def test_json_can_be_written(folder):
-    result = check(write(folder, "ok.png\t1", "ok.png\tx"), folder, DIGITS, 25)
-    read = json.loads(json.dumps(result.to_json()))
-    assert (read["total"], read["usable"], read["counts"]) == (2, 1, {"unknown_char": 1})
-    assert read["rejected"][0]["line"] == 2
 
 
 @pytest.fixture(scope="module")
@@ -303,11 +241,6 @@ def test_the_usable_samples_are_those_of_paddleocrs_encoders(encoders, folder, g
         assert result.files[0].usable_array()[number - 1] == taken, label
 
 
-def test_default_characters_take_capitals(folder):
-    file = write(folder, "ok.png\tAbC", "ok.png\tA C")
-    assert reasons(check(file, folder, Charset.default(), 25)) == [(2, "unknown_char")]
-
-
 def test_paddle_is_not_imported():
     code = "import sys, ppocr_ext.data.preflight; print('paddle' in sys.modules, 'cv2' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -328,13 +261,6 @@ def test_how_many_are_allowed(folder, bad, share, strict, is_error):
         assert f"{file}:1" in errors[0]
     if is_error and not strict and bad < 10:
         assert errors[-1].endswith(f"-o Global.max_unusable={bad / 10:g}.")
-
-
-def test_the_share_that_is_proposed_is_enough(folder):
-    file = write(folder, *["ok.png\tx"] * 7, *["ok.png\t1"] * 14)
-    result = check(file, folder, DIGITS, 25)
-    proposed = float(limit_errors({"Train": result}, UnusableLimit(0.1))[-1].rpartition("=")[2].rstrip("."))
-    assert limit_errors({"Train": result}, UnusableLimit(proposed)) == []
 
 
 def test_strict_names_every_line_up_to_a_number(folder):
@@ -383,11 +309,6 @@ def test_a_path_written_on_windows_names_the_file_that_is_there(folder):
     assert not any("there is /" in detail for _, detail in found[1:])
 
 
-def test_one_that_is_named_with_a_backslash_is_used(folder):
-    (folder / "ok.png").rename(folder / "img\\ok.png")
-    assert check(write(folder, "img\\ok.png\t1"), folder, DIGITS, 25).unusable_count == 0
-
-
 def test_in_evaluation_a_label_that_does_not_fit_stays_and_counts(folder):
     file = write(folder, "ok.png\t123456", "ok.png\t1122", *["ok.png\t12"] * 8)
     result = check(file, folder, DIGITS, 25, frames=FrameLimit(5, required=False))
@@ -399,12 +320,6 @@ def test_in_evaluation_a_label_that_does_not_fit_stays_and_counts(folder):
     strict = limit_errors({"Eval": result}, UnusableLimit(strict=True))[0]
     assert all(f"{file}:{line}: too_long_for_frames" in strict for line in (1, 2))
     assert [f["line"] for f in result.to_json()["misfit_examples"]] == [1, 2]
-
-
-def test_a_line_with_another_issue_is_not_counted_twice(folder):
-    file = write(folder, "nowhere.png\t123456", "ok.png\t1")
-    result = check(file, folder, DIGITS, 25, frames=FrameLimit(5, required=False))
-    assert (result.misfits, result.counts) == (0, {"missing_image": 1})
 
 
 def test_under_ds_width_each_line_has_the_frames_of_its_ratio(folder):
@@ -421,22 +336,6 @@ def test_where_the_width_does_not_matter_the_key_that_makes_it_matter_is_named(w
     (errors, _) = limit_errors({"Train": check(file, folder, DIGITS, 25, frames=limit)}, UnusableLimit(0.1))
     assert all(fact in errors for fact in ("6 frames", "`A.train_frames: width`", "`B.train_frames: width`"))
     assert ("Train.x" in errors, "64 instead of 32" in errors) == (wider, wider)
-
-
-def test_frames_and_the_longest_label_are_summed_up(folder):
-    file = write(folder, "ok.png\t1122", "ok.png\t1")
-    assert check(file, folder, DIGITS, 25).frames_summary() == ""
-    summary = check(file, folder, DIGITS, 25, frames=FrameLimit(15)).frames_summary()
-    for number in ("15", "4", "6", "2.5"):
-        assert number in summary
-
-
-def test_all_labels_of_eval_may_be_misfits_if_the_limit_allows_it(folder):
-    file = write(folder, *["ok.png\t123456"] * 3)
-    result = check(file, folder, DIGITS, 25, frames=FrameLimit(5, required=False))
-    errors = limit_errors({"Eval": result}, UnusableLimit(0.1))
-    assert "-o Global.max_unusable=1." in errors[-1]
-    assert limit_errors({"Eval": result}, UnusableLimit(1.0)) == []
 
 
 def test_the_advice_under_ds_width(folder):
@@ -456,25 +355,3 @@ def test_a_check_that_had_time_for_all_lines_was_not_stopped(folder):
     assert (result.total, result.stopped) == (10, False)
     result = check(write(folder, *["ok.png\t1"] * 5000), folder, DIGITS, 25, seconds=0.0)
     assert (result.total, result.stopped) == (2048, True)
-
-
-def test_both_sections_are_given_one_width(folder):
-    train, evaluated = (write(folder, f"ok.png\t{'12' * n}", name=f"{n}.txt") for n in (28, 20))
-    found = {
-        mode: check(
-            file,
-            folder,
-            DIGITS,
-            99,
-            frames=FrameLimit(16, required=mode == "Train", width=128, key=f"{mode}.x"),
-        )
-        for mode, file in (("Train", train), ("Eval", evaluated))
-    }
-    errors = limit_errors(found, UnusableLimit())
-    assert ["448 instead of 128" in text for text in errors[:2]] == [True, True]
-    assert "(and the size in Eval)" in errors[0] and "(and the size in Train)" in errors[1]
-
-
-def test_the_default_characters_have_no_space_to_allow(folder):
-    result = check(write(folder, "ok.png\t1 2"), folder, Charset.default(), 25)
-    assert "Global.character_dict_path" in result.unusable_samples[0].detail

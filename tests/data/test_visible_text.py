@@ -73,10 +73,6 @@ def test_what_can_be_seen_is_not_named(name: str) -> None:
     assert visibility_issue(png(SEEN[name]), "1234") is None
 
 
-def test_a_single_character_may_be_taller_than_wide() -> None:
-    assert visibility_issue(png(text(48, 20)), "1") is None
-
-
 def test_no_image_at_all_is_left_to_the_check_of_images() -> None:
     assert visibility_issue(b"", "1") is visibility_issue(b"no image", "1") is None
 

@@ -72,9 +72,6 @@ def build_backbone(config, model_type):
 class Original:
     pass
 
-class Helper:
-    pass
-
 class Unlisted:
     pass
 
@@ -83,7 +80,21 @@ def make_other():
 """,
     "ppocr/modeling/backbones/det_only.py": "class DetOnly:\n    pass\n\nclass Helper:\n    pass\n",
     "ppocr/modeling/backbones/rec_broken.py": "import package_of_nobody\n\nclass Broken:\n    pass\n",
-    "ppocr/losses/__init__.py": "from .rec_loss import TheirLoss\n\ndef build_loss(config):\n    pass\n",
+    "ppocr/losses/__init__.py": """\
+from .rec_loss import TheirLoss
+from ppocr.losses.one_loss import OneLoss
+try:
+    from .two_loss import TwoLoss
+except ImportError:
+    TwoLoss = None
+
+def build_loss(config):
+    from paddle import nn
+    from . import helpers
+    if config["name"] == "ThreeLoss":
+        from .three_loss import ThreeLoss
+""",
+    "ppocr/losses/one_loss.py": "class OneLoss:\n    pass\n",
     "ppocr/losses/rec_loss.py": "class TheirLoss:\n    pass\n",
     "ppocr/optimizer/__init__.py": "",
     "ppocr/optimizer/learning_rate.py": "class TheirSchedule:\n    pass\n",

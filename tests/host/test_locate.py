@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import runpy
-import subprocess
 import sys
 from pathlib import Path
 
@@ -48,17 +47,6 @@ def _model_files() -> list[str]:
     return [name for name in FILES if name.split("/")[1] in ("modeling", "losses", "optimizer", "metrics")]
 
 
-def test_an_explicit_folder_wins_over_the_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    named, home = write_checkout(tmp_path / "named"), write_checkout(tmp_path / "home")
-    monkeypatch.setenv("PADDLEOCR_HOME", str(home))
-    assert locate_host(named).root == named
-    assert locate_host(named).found_by == "--host"
-    assert locate_host().root == home
-    assert locate_host().found_by == "PADDLEOCR_HOME"
-
-
 def test_the_environment_wins_over_an_importable_checkout(
     bare_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,12 +79,6 @@ def test_the_wheel_3_alone_is_refused_with_what_to_install(bare_path: Path) -> N
         locate_host()
 
 
-def test_the_wheel_3_beside_a_checkout_is_no_obstacle(bare_path: Path, tmp_path: Path) -> None:
-    write_wheel(bare_path, "3.7.0", with_training=False)
-    checkout = write_checkout(tmp_path / "checkout")
-    assert locate_host(checkout).root == checkout
-
-
 def test_nothing_installed(bare_path: Path) -> None:
     with raises_code(HostError, "missing_package", "pip install 'paddleocr", "PADDLEOCR_HOME"):
         locate_host()
@@ -117,17 +99,6 @@ def test_a_home_that_does_not_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("PADDLEOCR_HOME", str(tmp_path / "nowhere"))
     with raises_code(HostError, "missing_folder", "PADDLEOCR_HOME", tmp_path / "nowhere"):
         locate_host()
-
-
-def test_the_version_of_a_checkout_is_its_commit(tmp_path: Path) -> None:
-    root = write_checkout(tmp_path / "checkout")
-    assert locate_host(root).version is None
-    git = ["git", "-C", str(root), "-c", "user.name=a", "-c", "user.email=a@b.c"]
-    for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "all"]):
-        subprocess.run([*git, *command], check=True)
-    commit = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout
-    version = locate_host(root).version
-    assert version and commit.startswith(version)
 
 
 def test_python_m_takes_no_checkout_from_the_current_folder(

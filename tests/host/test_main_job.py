@@ -19,7 +19,6 @@ from tiny_runs import StopAfter, tiny_config
 from waiting import HANG
 
 from ppocr_ext.checkpoint.files import read_state
-from ppocr_ext.cli.main import main
 from ppocr_ext.config import Config, load
 from ppocr_ext.evaluation.evaluate import evaluate
 from ppocr_ext.host import Host
@@ -66,13 +65,6 @@ def losses_of(folder: Path) -> list[float]:
     return [line["loss"] for line in lines if line["kind"] == "train"]
 
 
-def test_doctor_finds_that_training_can_run(any_host: Host, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["doctor"]) == 0
-    shown = capsys.readouterr().out
-    assert f"{any_host.form} at {any_host.root}" in shown
-    assert "Training can run.\n" in shown
-
-
 def test_a_distillation_stops_goes_on_and_is_judged(job: Any, teacher: Path, tmp_path: Path) -> None:
     straight, stopped = tmp_path / "straight", tmp_path / "stopped"
     assert train(job("straight")).status == "finished"
@@ -91,13 +83,6 @@ def test_a_distillation_stops_goes_on_and_is_judged(job: Any, teacher: Path, tmp
         np.testing.assert_array_equal(tensor.numpy(), expected[f"Student.{name}"], err_msg=name)
     assert len(evaluate(run).predictions) == 10
     assert len(evaluate(run, head="gtc").predictions) == 10
-
-
-def test_the_teacher_that_is_loaded_stays_as_it_was(job: Any, teacher: Path, tmp_path: Path) -> None:
-    train(job("run", **{"Global.save_teacher": True, "Global.epoch_num": 1}))
-    saved = read_state(tmp_path / "run" / "latest.pdparams")
-    for name, array in read_state(teacher.with_suffix(".pdparams")).items():
-        np.testing.assert_array_equal(saved[f"Teacher.{name}"], array, err_msg=name)
 
 
 def test_paddle_reads_our_checkpoints_and_we_read_paddles(teacher: Path, tiny: Any, tmp_path: Path) -> None:

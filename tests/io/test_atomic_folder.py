@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import stat
 from pathlib import Path
 
 import pytest
@@ -24,13 +23,6 @@ def write(path: Path, *names: str, force: bool = False, fails: bool = False) -> 
 
 def content(path: Path) -> dict[str, str]:
     return {file.name: file.read_text(encoding="utf-8") for file in path.iterdir()}
-
-
-def test_a_new_folder_can_be_read_by_others(tmp_path: Path) -> None:
-    write(tmp_path / "deep" / "new", *OWNED)
-    assert content(tmp_path / "deep" / "new") == dict.fromkeys(OWNED, "new")
-    assert (tmp_path / "deep" / "new").stat().st_mode & stat.S_IROTH
-    assert [each.name for each in (tmp_path / "deep").iterdir()] == ["new"]
 
 
 def test_force_replaces_and_removes_its_own_files_alone(tmp_path: Path) -> None:

@@ -51,11 +51,6 @@ def test_a_rate_so_far_outside_that_the_loss_falls_at_none() -> None:
     assert "falls at none" in text and "Optimizer.lr.learning_rate" in text
 
 
-def test_a_fault_of_a_head_that_learns_is_named_too() -> None:
-    text = said(lesson(TOGETHER, 20, 0.1, read=4), findings={"ctc": [Finding("end", "fault", "F")]})
-    assert "most likely" not in text and "F" in text
-
-
 def test_the_rate_of_a_head_that_learns_is_not_blamed() -> None:
     found = [Finding("learning_rate", "fault", "F1"), Finding("image", "ok", "")]
     assert "F1" not in said(lesson(TOGETHER, 20, 0.1, read=4), findings={"ctc": found})

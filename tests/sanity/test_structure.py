@@ -300,7 +300,7 @@ def test_labels_of_one_character_are_changed_and_equal_ones_cannot_be(no_trainin
     assert verdict(4, 4) == "not tested"
 
 
-@pytest.mark.parametrize("peak", [5.0, 0.5, 5e-7, 5e-9])
+@pytest.mark.parametrize("peak", [0.5, 5e-7])
 def test_a_wrong_rate_is_named_with_one_to_try(peak: float) -> None:
     finding = learning_rate(decoder(peak=peak))
     assert finding.verdict == "fault"

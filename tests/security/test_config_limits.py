@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
 from error_codes import raises_code
-from waiting import HANG
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import load
@@ -38,10 +36,8 @@ def test_bases_do_not_multiply(tmp_path: Path) -> None:
     for number in range(1, 31):
         (tmp_path / f"{number}.yml").write_text(f"_BASE_: [{number - 1}.yml, {number - 1}.yml]\n")
     assert load(tmp_path / "5.yml").at("Global.epoch_num") == 3
-    started = time.monotonic()
     with raises_code(ConfigError, "too_many_files", MAX_CONFIG_FILES):
         load(tmp_path / "30.yml")
-    assert time.monotonic() - started < HANG
 
 
 def test_a_dictionary_has_at_most_the_lines_of_unicode(tmp_path: Path) -> None:

@@ -13,11 +13,6 @@ from ppocr_ext.limits import MAX_DICTIONARY_BYTES
 START = "PreProcess: {transform_ops: [{RecResizeImg: {image_shape: [3, 32, 128]}}]}\n"
 
 
-def test_a_dictionary_of_characters_is_read(tmp_path: Path) -> None:
-    (tmp_path / "inference.yml").write_text(f"{START}PostProcess: {{character_dict: ['0', 1, '=']}}\n")
-    assert _settings(tmp_path / "inference.yml")[2] == ("0", "1", "=")
-
-
 def test_aliases_in_the_dictionary_do_not_multiply(tmp_path: Path) -> None:
     bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
     bomb += "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
 from error_codes import raises_code
-from waiting import HANG
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.data.label_file import parse_line, read_label_file
@@ -65,6 +63,5 @@ def test_a_line_without_an_end_is_not_read_to_the_end(tmp_path: Path) -> None:
 def test_a_file_without_line_ends_takes_little_memory(tmp_path: Path) -> None:
     with (tmp_path / "list.txt").open("wb") as stream:
         stream.truncate(200_000_000)
-    started = time.monotonic()
     (line,) = read_label_file(tmp_path / "list.txt")
-    assert line.issue and len(line.content) < 1000 and time.monotonic() - started < HANG
+    assert line.issue and len(line.content) < 1000

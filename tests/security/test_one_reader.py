@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-import pytest
 from house import modules
 
 # what may be opened plainly: files that this process has just written, that ship with the package, or of the system
@@ -49,31 +48,6 @@ def plain_reads(tree: ast.AST) -> Iterator[int]:
         reads = mode is None or (isinstance(mode, ast.Constant) and str(mode.value).startswith("r"))
         if name == "open" or name in LOADERS or method in READERS or (method == "open" and reads):
             yield node.lineno
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        "open(path)",
-        "path.read_text()",
-        "Path(name).read_bytes()",
-        "path.open('rb')",
-        "path.open(encoding='utf-8')",
-        "np.load(path)",
-        "json.load(stream)",
-        "cv2.imread(name)",
-    ],
-)
-def test_a_plain_read_is_found(code: str) -> None:
-    assert list(plain_reads(ast.parse(code)))
-
-
-@pytest.mark.parametrize(
-    "code",
-    ["open_regular(path)", "read_text(path)", "path.open('wb')", "os.open(path, flags)", "json.loads(text)"],
-)
-def test_the_reader_and_writers_are_not(code: str) -> None:
-    assert not list(plain_reads(ast.parse(code)))
 
 
 def test_no_other_module_opens_files_plainly() -> None:

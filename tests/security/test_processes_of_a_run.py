@@ -59,10 +59,7 @@ def two(request: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[T
 
 
 def work_of(member: Team) -> Any:
-    """Return the result of a work; the first version of this package handed on pickles, without the two functions."""
-    names = Team.once_per_machine.__code__.co_varnames
-    as_json = (str, str) if "to_json" in names else ()
-    return member.once_per_machine("look", lambda: "checked", *as_json)
+    return member.once_per_machine("look", lambda: "checked", str, str)
 
 
 def test_a_file_that_the_store_names_is_not_read(two: list[Team], tmp_path: Path) -> None:

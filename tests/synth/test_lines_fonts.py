@@ -75,14 +75,6 @@ def test_a_font_with_symbols_in_place_of_letters_draws_nothing(tmp_path, kind):
     assert drawable(only(path), "abcdefghi!") == set()
 
 
-def test_the_fonts_of_matplotlib_that_are_no_text_fonts_are_found_out():
-    fonts = {font.name: font for font in find_fonts(["matplotlib"])}
-    folder = fonts["DejaVuSans.ttf"].path.rpartition("/")[0]
-    for name in ("cmex10.ttf", "cmsy10.ttf", "LastResortHE-Regular.ttf"):
-        assert drawable(only(f"{folder}/{name}"), "abcXYZ019") == set(), name
-    assert drawable(fonts["DejaVuSans.ttf"], "abcXYZ019é") == set("abcXYZ019é")
-
-
 def test_letters_that_need_shaping_are_not_drawn():
     coverage = FontCoverage(find_fonts(["matplotlib"]), "aשع")  # DejaVu has Hebrew and Arabic glyphs
     assert coverage.missing() == ["ש", "ع"]
@@ -116,14 +108,6 @@ def test_a_split_of_the_fonts_keeps_families_together():
     assert split_fonts(fonts, {"train": 0.7, "val": 0.2, "test": 0.1}, seed=3) == parts
     others = {tuple(split_fonts(fonts, {"a": 1, "b": 1}, seed)["a"]) for seed in range(5)}
     assert len(others) > 1
-
-
-def test_each_split_gets_a_family_or_it_is_refused():
-    fonts = [FontFile(f"{family}.ttf", 0, family) for family in "ABC"]
-    assert [len(part) for part in split_fonts(fonts, {"a": 100, "b": 1, "c": 1}).values()] == [1, 1, 1]
-    for shares, code in (({"a": 1, "b": 1, "c": 1, "d": 1}, "no_fonts"), ({"a": 1, "b": 0}, "bad_value")):
-        with raises_code(DataError, code):
-            split_fonts(fonts, shares)
 
 
 @pytest.fixture

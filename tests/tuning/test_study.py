@@ -13,7 +13,7 @@ pytest.importorskip("optuna")
 from ppocr_ext.config import Config, load  # noqa: E402
 from ppocr_ext.errors import ConfigError  # noqa: E402
 from ppocr_ext.io.resources import config_path  # noqa: E402
-from ppocr_ext.tuning.search import short_names, write_results  # noqa: E402
+from ppocr_ext.tuning.search import write_results  # noqa: E402
 from ppocr_ext.tuning.space import Parameter, default_space  # noqa: E402
 from ppocr_ext.tuning.study import TrialResult, TuningStudy, check_study_file, objective  # noqa: E402  # noqa: E402
 
@@ -169,8 +169,3 @@ def test_an_overlay_reaches_lists_by_name_and_by_number(tmp_path: Path) -> None:
     study.tell(number, finished(0.9))
     write_results(study, config, tmp_path, "train")
     assert load([tmp_path / "base.yml", tmp_path / "best.yml"]) == config.with_values(settings)
-
-
-def test_columns_have_the_shortest_names_that_tell_them_apart() -> None:
-    names = short_names(["A.lr.rate", "B.x.weight", "B.0.y.weight", "B.1.y.weight", "weight"])
-    assert list(names.values()) == ["rate", "x.weight", "0.y.weight", "1.y.weight", "weight"]

@@ -7,10 +7,11 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
-from planted import Place
+from tiny_runs import captchas, tiny  # noqa: F401
 from waiting import HANG
 
 from ppocr_ext.cli.main import main
@@ -47,11 +48,16 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Callable[[Screen, list[str]], tu
     return start
 
 
-def test_a_training_and_its_readings_survive_every_terminal(place: Place, started: Any) -> None:
-    folder, image, config = (place.folder / name for name in (f"{FOREIGN}/run", f"{FOREIGN}.png", "my.yml"))
-    shutil.copy(next(place.captchas.rglob("*.png")), image)
+def test_a_training_and_its_readings_survive_every_terminal(
+    tiny: Any,  # noqa: F811
+    captchas: Path,  # noqa: F811
+    tmp_path: Path,
+    started: Any,
+) -> None:
+    folder, image, config = (tmp_path / name for name in (f"{FOREIGN}/run", f"{FOREIGN}.png", "my.yml"))
+    shutil.copy(next(captchas.rglob("*.png")), image)
     values = {"Global.save_model_dir": str(folder), "Global.epoch_num": 1, "Global.dry_step": False}
-    config.write_text(place.config("student", **values).to_yaml(), encoding="utf-8")
+    config.write_text(tiny("student", **values).to_yaml(), encoding="utf-8")
     code, shown = started(Screen("ascii"), ["train", "-c", str(config)])
     assert (code, b"/??/run" in shown) == (0, True)
     assert str(folder) in (folder / "train.log").read_text(encoding="utf-8")

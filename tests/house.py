@@ -1,4 +1,4 @@
-"""Measure the code: size, import circles, process-wide state, and tests that assert wording alone.
+"""Measure the code: size, import circles, and tests that assert wording alone.
 
 `python tests/house.py` prints the table; `python tests/house.py --list` also names what it counted.
 tests/test_house.py sets the limits.
@@ -17,22 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "ppocr_ext"
-MUTATORS = {
-    "add",
-    "append",
-    "clear",
-    "discard",
-    "extend",
-    "insert",
-    "pop",
-    "popitem",
-    "remove",
-    "setdefault",
-    "update",
-}
 GENERATED = {"reference.md", "errors.md", "README.zh.md"}
-STATEFUL = {"ContextVar", "WeakKeyDictionary", "WeakValueDictionary", "local"}
-CACHES = {"cache", "lru_cache"}
 # names that tests give to text which a program has printed or raised
 TEXT_NAMES = re.compile(
     r"(said|message|text|err|out|output|stderr|stdout|printed|log|logged|lines?|warned|caplog\.text)$"
@@ -128,13 +113,6 @@ def _lines(folder: Path) -> int:
     return sum(len(file.read_text(encoding="utf-8").splitlines()) for file in folder.rglob("*.py"))
 
 
-def documented(trees: dict[str, ast.Module]) -> tuple[int, int]:
-    """Return how many modules, classes and functions have a docstring, and how many there are."""
-    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    nodes = [node for tree in trees.values() for node in ast.walk(tree) if isinstance(node, kinds)]
-    return sum(ast.get_docstring(node) is not None for node in nodes), len(nodes)
-
-
 def imported(tree: ast.Module, known: set[str]) -> Iterator[str]:
     """Yield the modules of `known` that a module imports: in functions and under TYPE_CHECKING too."""
     for node in ast.walk(tree):
@@ -170,73 +148,12 @@ def circles(trees: dict[str, ast.Module]) -> list[list[str]]:
     return sorted(sorted(group) for group in groups)
 
 
-def process_state(trees: dict[str, ast.Module]) -> list[str]:
-    """Return names that a function of their module changes, and attributes of other modules that are assigned.
-
-    Registries of components, filled when a module is imported, are not counted: `registry.py` is their one place.
-    """
-    found = []
-    for module, tree in trees.items():
-        names = {t.id for node in tree.body for t in _targets(node)}
-        imports = {
-            (alias.asname or alias.name).split(".")[0]
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Import)
-            for alias in node.names
-        }
-        for node in tree.body:
-            if isinstance(value := getattr(node, "value", None), ast.Call) and called(value) in STATEFUL:
-                found += [f"{module}: {t.id}" for t in _targets(node)]
-        for function in (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)):
-            if any(called(d) in CACHES for d in function.decorator_list):
-                found.append(f"{module}: {function.name} (cache)")
-            own = {a.arg for a in function.args.args + function.args.kwonlyargs}
-            own |= {t.id for n in ast.walk(function) for t in _targets(n)}
-            for node in ast.walk(function):
-                if isinstance(node, ast.Global):
-                    found += [f"{module}: {name}" for name in node.names]
-                changed = _changed(node)
-                if changed in names - own:
-                    found.append(f"{module}: {changed}")
-                if isinstance(node, ast.Assign):
-                    found += [
-                        f"{module}: {ast.unparse(t)}"
-                        for t in node.targets
-                        if isinstance(t, ast.Attribute)
-                        and isinstance(t.value, ast.Name)
-                        and t.value.id in imports
-                    ]
-    return sorted(set(found))
-
-
-def _targets(node: ast.AST) -> Iterator[ast.Name]:
-    targets = (
-        node.targets
-        if isinstance(node, ast.Assign)
-        else [node.target]
-        if isinstance(node, ast.AnnAssign)
-        else []
-    )
-    yield from (t for t in targets if isinstance(t, ast.Name))
-
-
 def called(node: ast.AST) -> str:
     """Return the name of what a call, or a decorator, names: `x` of `a.x(…)`."""
     function = node.func if isinstance(node, ast.Call) else node
     if isinstance(function, ast.Subscript):
         function = function.value
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-
-
-def _changed(node: ast.AST) -> str | None:
-    """Return the name that `node` changes in place: `name.append(…)`, `name[…] = …`, `del name[…]`."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in MUTATORS:
-        return getattr(node.func.value, "id", None)
-    targets = node.targets if isinstance(node, ast.Assign | ast.Delete) else []
-    for target in targets:
-        if isinstance(target, ast.Subscript):
-            return getattr(target.value, "id", None)
-    return None
 
 
 def prose_tests(folder: Path = ROOT / "tests") -> tuple[list[str], int]:
@@ -325,30 +242,27 @@ def table() -> dict[str, str]:
         name: len(file.read_text(encoding="utf-8").splitlines())
         for name, file in ((str(f), f) for f in PACKAGE.rglob("*.py"))
     }
-    with_text, total = documented(trees)
     wording, tests = prose_tests()
     return {
         **{name: f"{total:,}" for name, total in totals().items()},
         "lines": f"{sum(lines.values()):,}",
         "median file, lines": f"{statistics.median(lines.values()):.0f}",
         "longest file, lines": str(max(lines.values())),
-        "modules, classes and functions with a docstring": f"{with_text / total:.1%}",
         "packed assignments": str(packed_assignments(trees)),
         "circles of imports": str(len(circles(trees))),
-        "process-wide state": str(len(process_state(trees))),
         "tests that assert wording alone": f"{len(wording)} of {tests:,}",
     }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--list", action="store_true", help="name circles, state and tests too")
+    parser.add_argument("--list", action="store_true", help="name circles and tests too")
     args = parser.parse_args()
     for name, value in table().items():
         print(f"{name:50}{value:>14}")
     if args.list:
         print("\n".join(["", *(" <-> ".join(group) for group in circles(modules()))]))
-        print("\n".join(["", *process_state(modules()), "", *prose_tests()[0]]))
+        print("\n".join(["", *prose_tests()[0]]))
 
 
 if __name__ == "__main__":

@@ -35,8 +35,6 @@ def test_a_shipped_config_builds(name):
 
 FULL_SIZE = (
     "svtrv2/teacher",
-    "svtrv2/distill",
-    "pp-ocr/v5_mobile",
     "pp-ocr/distill_v5_server_to_mobile",
     "pp-ocr/v2_mobile",
 )

@@ -78,15 +78,6 @@ def test_the_overlay_over_a_run_that_has_center_loss_changes_it(two: Config, tmp
     assert tuple(center["model_name_list"]) == ("Student",)
 
 
-def test_a_center_loss_listed_twice_is_an_error(host: Host, one: Config) -> None:
-    center = {"CenterLoss": {"weight": 1.0}}
-    listed = [{"CTCLoss": {"weight": 1.0}}, center, center]
-    found = check_config(
-        one.with_values({"Loss": {"name": "CombinedLoss", "loss_config_list": listed}}), host, "train"
-    )
-    assert any(issue.path == f"{LISTED}.2.CenterLoss" and "twice" in issue.message for issue in found)
-
-
 @pytest.mark.parametrize("weight", ['"0.1"', "null", "true"])
 def test_a_weight_in_a_multi_loss_must_be_a_number(
     host: Host, one: Config, tmp_path: Path, weight: str

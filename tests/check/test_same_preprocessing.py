@@ -8,7 +8,7 @@ import pytest
 
 from ppocr_ext.check import check_config
 from ppocr_ext.config import Config
-from ppocr_ext.data.preprocessing import PAD, SQUASH, WIDEN, read_preprocessing
+from ppocr_ext.data.preprocessing import read_preprocessing
 from ppocr_ext.host import Host
 from ppocr_ext.issues import Issue
 
@@ -106,21 +106,6 @@ def test_what_the_config_does_not_say_is_not_compared(one: Config, host: Host) -
     del config["Train"]["sampler"]
     assert read_preprocessing(Config(config), "Train") is None
     assert not any("preprocessing" in issue.message for issue in issues(Config(config), host))
-
-
-def test_what_is_read_of_a_section(one: Config) -> None:
-    train, evaluated = read_preprocessing(one, "Train"), read_preprocessing(one, "Eval")
-    assert train is not None and evaluated is not None
-    assert (train.sizes, train.fit) == (((3, 32, 320), (3, 48, 320), (3, 64, 320)), PAD)
-    assert (evaluated.sizes, evaluated.fit, evaluated.color) == (((3, 48, 320),), PAD, "BGR")
-    assert train.normalisation == evaluated.normalisation
-
-    def read(options: dict[str, Any]) -> Any:
-        return read_preprocessing(one.with_values({RESIZE: {"image_shape": [3, 48, 320], **options}}), "Eval")
-
-    assert read({"padding": False}).fit == SQUASH
-    widened = read({"eval_mode": True})
-    assert (widened.fit, widened.all_sizes) == (WIDEN, False)
 
 
 def test_widths_of_batches_by_ratio(one: Config) -> None:

@@ -8,13 +8,16 @@ from typing import Any
 
 import paddle
 import pytest
+import yaml
 from official_facts import Check, errors_at, facts, only
 
-from ppocr_ext.check import check_all
+from ppocr_ext.check import check_all, check_config
+from ppocr_ext.check.config_check import home_of
 from ppocr_ext.config import Config, load
 from ppocr_ext.config.config_view import override
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.host import Host
+from ppocr_ext.issues import Issue
 from ppocr_ext.losses import build_loss
 from ppocr_ext.registry import BACKBONES, OPTIMIZERS
 
@@ -24,12 +27,9 @@ MISSPELT = [
     ("Global.pretrained", "x", "pretrained_model"),
     ("Global.epochs", 3, "Global.epoch_num"),
     ("Global.dict_path", "dict.txt", "Global.character_dict_path"),
-    ("Architecture.algoritm", "x", "algorithm"),
     ("Architecture.Backbone.dim", [1], "dims"),
-    ("Architecture.Head.use_pol", True, "use_pool"),
     (f"{HEADS}.CTCHead.Necks", {}, "Neck"),
     (f"{HEADS}.CTCHead.Neck.hiden_dims", 8, "hidden_dims"),
-    (f"{HEADS}.CTCHead.Head.retrun_feats", True, "return_feats"),
     (f"{HEADS}.NRTRHead.nrtr_dims", 8, "nrtr_dim"),
     ("Loss.weight1", 1.0, "weight_1"),
     ("Loss.loss_config_list.NRTRLoss", {"smothing": True}, "smoothing"),
@@ -37,14 +37,10 @@ MISSPELT = [
     ("Optimizer.lr.warmup_epochs", 1, "warmup_epoch"),
     ("Optimizer.regularizer", {"name": "L2", "factr": 1.0}, "factor"),
     ("Metric.ignore_spaces", True, "ignore_space"),
-    ("Train.datasets", {}, "dataset"),
-    ("Train.dataset.label_file_lists", [], "label_file_list"),
     ("Train.dataset.transforms.DecodeImage.img_mod", "BGR", "img_mode"),
     ("Train.dataset.transforms.MultiLabelEncode.gtc_encod", "NRTRLabelEncode", "gtc_encode"),
     ("Train.sampler.first_batch", 8, None),
-    ("Train.sampler.scale", [], "scales"),
     ("Train.loader.batch_size_per_gpu", 8, "batch_size_per_card"),
-    ("Eval.loader.num_worker", 8, "num_workers"),
 ]
 
 
@@ -63,14 +59,11 @@ def test_a_misspelt_key_names_the_right_one(
 
 MISNAMED = [
     ("Architecture.Backbone.name", "SVTRv3", "SVTRv2"),
-    ("Architecture.Head.name", "MultiHeads", "MultiHead"),
     ("Loss.name", "MultLoss", "MultiLoss"),
-    ("Loss.name", "PARSeqLoss", "ParseQLoss"),
     ("Optimizer.name", "AdmaW", "AdamW"),
     ("Optimizer.lr.name", "Cosin", "Cosine"),
     ("Metric.name", "RecMetrics", "RecMetric"),
     ("PostProcess.name", "CTCLabelDecoder", "CTCLabelDecode"),
-    ("Train.dataset.name", "MultiscaleDataset", "MultiScaleDataSet"),
     ("Train.sampler.name", "MultiscaleSampler", "MultiScaleSampler"),
     ("Train.loader.collate_fn", "SSLRotateColate", "SSLRotateCollate"),
     ("Train.dataset.transforms.MultiLabelEncode.gtc_encode", "NRTRLabelEncoder", "NRTRLabelEncode"),
@@ -226,3 +219,89 @@ def test_a_builder_called_from_python_reports_unknown_keys(warned: list[str]) ->
     assert len(warned) == 1 and "zzz" in warned[0]
     with pytest.raises(ConfigError, match="Did you mean 'use_focal_loss'"):
         build_loss({"name": "CTCLoss", "use_focal_los": True})
+
+
+# Hints name what was meant: the section that a key belongs to, the line of a wrong indentation, a host only once
+
+MISPLACED = [
+    ("Global.learning_rate", "Optimizer.lr.learning_rate"),
+    ("Global.learning_rat", "Optimizer.lr.learning_rate"),
+    ("Global.batch_size", "Train.loader.batch_size_per_card"),
+    ("Global.num_workers", "Train.loader.num_workers"),
+    ("Optimizer.warmup_epoch", "Optimizer.lr.warmup_epoch"),
+    ("Eval.batch_size", "Eval.loader.batch_size_per_card"),
+    ("Train.seed", "Global.seed"),
+    ("epoch_num", "Global.epoch_num"),
+]
+
+
+@pytest.mark.parametrize(("path", "home"), MISPLACED)
+def test_a_key_in_the_wrong_section_names_the_right_one(
+    host: Host, one: Config, path: str, home: str
+) -> None:
+    assert home_of(tuple(path.split("."))) == home
+    if path.startswith("Global"):
+        given = Config.of(override(one._node, [f"{path}=1"]))
+        (issue,) = (issue for issue in check_config(given, host, "train") if issue.path == path)
+        assert issue.level == "error" and home in issue.message
+        assert "training_step" not in issue.message and "eval_batch_step" not in issue.message
+    (issue,) = (f for f in check_config(one.with_values({path: 1}), host, "train") if f.path == path)
+    of_others = path.endswith((".learning_rate", ".batch_size"))  # no config of PaddleOCR has these there
+    assert (issue.level, issue.code) == (("error", "unknown_key") if of_others else ("warning", "unused_key"))
+    assert home in issue.message
+
+
+def issues_of(host: Host, folder: Path, config: dict[str, Any], text: str) -> dict[str, Issue]:
+    del config["Train"]
+    (folder / "my.yml").write_text(yaml.safe_dump(config, sort_keys=False) + text)
+    return {issue.path: issue for issue in check_config(load(folder / "my.yml"), host, "train")}
+
+
+def line_of(folder: Path, text: str) -> int:
+    lines = (folder / "my.yml").read_text().splitlines()
+    return max(i for i, line in enumerate(lines, 1) if text in line)
+
+
+LOADER = "shuffle: true\nbatch_size_per_card: 8\ndrop_last: true\nnum_workers: 0\n"
+
+
+def indented(text: str, spaces: int) -> str:
+    return "".join(f"{' ' * spaces}{line}\n" for line in text.splitlines())
+
+
+def train_section(one: Config, loader: str, dataset: str | None = None) -> str:
+    own = yaml.safe_dump(one.thaw()["Train"]["dataset"], sort_keys=False)
+    return "Train:\n  dataset:\n" + (dataset or indented(own, 4)) + "  loader:\n" + loader
+
+
+@pytest.mark.parametrize("spaces", [2, 0])
+def test_keys_of_the_loader_beside_it(host: Host, tmp_path: Path, one: Config, spaces: int) -> None:
+    found = issues_of(host, tmp_path, one.thaw(), train_section(one, indented(LOADER, spaces)))
+    path = "Train.batch_size_per_card" if spaces else "batch_size_per_card"
+    issue = found[path]
+    assert (issue.level, issue.where) == (
+        "error",
+        f"{tmp_path / 'my.yml'}:{line_of(tmp_path, 'batch_size_per_card')}",
+    )
+    assert "indentation" in issue.message and "`loader:`" in issue.message and "num_workers" in issue.message
+    assert "Train.loader" not in found
+    if spaces:
+        assert "Train.shuffle" not in found  # named in the one issue
+
+
+def test_an_empty_loader_without_its_keys_must_be_given(host: Host, tmp_path: Path, one: Config) -> None:
+    found = issues_of(host, tmp_path, one.thaw(), train_section(one, ""))
+    assert found["Train.loader"].code == "missing_key"
+
+
+def test_a_key_beside_a_whole_loader_is_an_unused_one(host: Host, one: Config) -> None:
+    issues = check_config(one.with_values({"Train.shuffle": True}), host, "train")
+    assert [(issue.path, issue.level) for issue in issues] == [("Train.shuffle", "warning")]
+
+
+@pytest.mark.parametrize("key", ["dict", "lr", "loss"])
+def test_a_far_fetched_name_is_no_hint(key: str, one: Config, host: Host) -> None:
+    config = Config.of(override(one._node, [f"Global.{key}=4"]))
+    (issue,) = (f for f in check_config(config, host, "train") if f.path == f"Global.{key}")
+    assert issue.level == "error"
+    assert not any(name in issue.message for name in ("strict", "lower", "scale_loss"))

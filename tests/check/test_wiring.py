@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from official_facts import KEEP, RESIZE, Check, facts, only
+from official_facts import KEEP, Check, facts, only
 
 from ppocr_ext.config import Config
 from ppocr_ext.config.config_view import override
@@ -24,14 +24,6 @@ class TestSizes:
         plain = one.thaw()
         del plain["Train"]["sampler"]
         assert facts(check(plain)) == [("error", "sampler_mismatch", "Train.dataset.name")]
-
-    def test_captchas_are_of_one_size(self, one: Config, check: Check) -> None:
-        dataset = {"name": "CaptchaDataSet", "size": 8, "characters": "012"}
-        dataset["transforms"] = one.thaw()["Train"]["dataset"]["transforms"]
-        dataset["transforms"].insert(3, RESIZE)
-        found = check(one.with_values({"Train.dataset": dataset}))
-        assert facts(found) == [("error", "sampler_mismatch", "Train.sampler.name")]
-        assert "CaptchaDataSet" in found[0].message
 
     def test_a_sampler_of_eval_is_not_used(self, one: Config, check: Check) -> None:
         found = check(one.with_values({"Eval.sampler": one.thaw()["Train"]["sampler"]}))

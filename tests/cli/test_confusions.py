@@ -62,16 +62,6 @@ def test_before_and_after(files: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert characters[1].startswith("土\t1\t0\t0\t\t0.0000")
 
 
-def test_spaces_count(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run(files)
-    assert "spaces count" not in capsys.readouterr().out
-    write_predictions(files / "after.tsv", [Prediction("0.png", "a b", "ab", 0.9)])
-    assert run(files) == 0
-    assert "spaces count" in capsys.readouterr().out
-    assert "spaces count" in (files / "out.html").read_text()
-    assert json.loads((files / "out.json").read_text())["after"]["accuracy"]["value"] == 0.0
-
-
 def test_groups_of_look_alikes_are_tabled(files: Path) -> None:
     (files / "groups.txt").write_text("未末来\nO0o\n土士\n日目\n己已\n", encoding="utf-8")
     run(files, "--groups", str(files / "groups.txt"), "--before", str(files / "before.tsv"))

@@ -149,17 +149,6 @@ def test_the_overview_lists_every_command(
     assert "ppocr-ext train -c config.yml" in shown
 
 
-def test_the_help_of_a_command_ends_with_its_examples(
-    command: Callable[..., None], capsys: pytest.CaptureFixture[str]
-) -> None:
-    command(lambda args: 0)
-    with pytest.raises(SystemExit) as left:
-        main(["try-it", "--help"])
-    assert left.value.code == 0
-    shown = capsys.readouterr().out
-    assert "--debug" in shown and shown.endswith("examples:\n  see\n")
-
-
 def test_help_imports_no_paddle() -> None:
     code = (
         "import sys\nfrom ppocr_ext.cli import main\n"

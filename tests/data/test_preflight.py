@@ -109,15 +109,6 @@ def test_counts_are_exact_and_examples_bounded(folder):
     )
 
 
-def test_the_summary_has_the_cure_of_long_labels_and_names_illegible_ones(folder):
-    file = write(folder, "ok.png\t1", "ok.png\t" + "2" * 30, "ok.png\t###", "ok.png\t###")
-    characters = Charset(characters=("1", "2", "#"), use_space=False, path=None)
-    summary = check(file, folder, characters, 25).summary()
-    assert "1 too_long" in summary and "`Global.max_text_length: 30`" in summary
-    assert "2 with the label ###" in summary and "remove these lines" in summary
-    assert "###" not in check(write(folder, "ok.png\t1#"), folder, characters, 25).summary()
-
-
 def test_copies_keep_one_file_for_each_source(folder):
     first = write(folder, "ok.png\t1", "ok.png\tx", "ok.jpg\t2\t24\t8", name="a.txt")
     second = write(folder, "ok.png\t3", name="b.txt")
@@ -336,18 +327,6 @@ def test_where_the_width_does_not_matter_the_key_that_makes_it_matter_is_named(w
     (errors, _) = limit_errors({"Train": check(file, folder, DIGITS, 25, frames=limit)}, UnusableLimit(0.1))
     assert all(fact in errors for fact in ("6 frames", "`A.train_frames: width`", "`B.train_frames: width`"))
     assert ("Train.x" in errors, "64 instead of 32" in errors) == (wider, wider)
-
-
-def test_the_advice_under_ds_width(folder):
-    limit = FrameLimit(4, by_ratio={1: 4, 2: 8})
-    result = check(write(folder, "ok.png\t12345\t48\t48"), folder, DIGITS, 25, frames=limit, ds_width=True)
-    assert "Train.sampler.max_w" in limit_errors({"Train": result}, UnusableLimit())[0]
-    assert "4 to 8 frames" in result.frames_summary()
-    fixed = FrameLimit(8, by_ratio={1: 8, 2: 8}, fixed_by=("A.train_frames",))
-    file = write(folder, f"ok.png\t{'12' * 5}\t48\t48", name="fixed.txt")
-    result = check(file, folder, DIGITS, 25, frames=fixed, ds_width=True)
-    assert "8 frames;" in result.frames_summary()
-    assert "`A.train_frames: width`, or" in limit_errors({"Train": result}, UnusableLimit())[0]
 
 
 def test_a_check_that_had_time_for_all_lines_was_not_stopped(folder):

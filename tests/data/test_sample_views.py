@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import random
+import threading
 from collections import Counter
 
 import numpy as np
 import pytest
+from waiting import HANG
 
-from ppocr_ext.data.sample_seeds import BatchSize, ViewBatches, Views, groups_of_scales
+from ppocr_ext.data.sample_seeds import (
+    BatchSize,
+    ViewBatches,
+    Views,
+    generators_kept,
+    generators_seeded,
+    groups_of_scales,
+)
 
 SCALES = [(320, 32, 6), (320, 48, 4), (320, 64, 3)]
 
@@ -52,19 +63,6 @@ def test_a_size_repeats_with_its_view_and_batches_do_not():
     assert sizes == {32: 92, 48: 62, 64: 46}
 
 
-def test_a_batch_of_a_view_holds_each_sample_once_in_the_same_order():
-    assert of_scales(50).of_view(1) == of_scales(50).of_view(1)
-    indices = [index[2] for batch in of_scales(50).of_view(1) for index in batch]
-    assert sorted(indices) == list(range(50))
-    assert sized(of_scales(50).of_view(1), keys(50)) == sized(of_scales(50).of_epoch(1, seed=3), keys(50))
-
-
-def test_more_data_changes_few_sizes():
-    before, after = (sized(of_scales(count).of_view(0), keys(count)) for count in (400, 404))
-    changed = [name for name in before if before[name] != after[name]]
-    assert len(changed) <= 12
-
-
 def test_samples_keep_their_ratio():
     ratios = [0.2, 1.4, 3.6, 4.4, 30.0] * 20
     found = sized(of_scales(100, ratios=ratios).of_view(0), keys(100))
@@ -92,3 +90,56 @@ def test_order_and_drop_last_of_a_loader():
     mixed = ViewBatches(Views(0, 1), groups, keys(10).__getitem__)
     assert mixed.of_epoch(1, 1) != mixed.of_epoch(1, 2)
     assert mixed.of_epoch(1, 1) != mixed.of_epoch(2, 1)
+
+
+# The generators of the process: seeded for one sample, whatever other threads and processes do, and put back
+
+
+def draw() -> tuple[float, float]:
+    return random.random(), float(np.random.random())
+
+
+def drawn_from(*seed: int) -> tuple[float, float]:
+    with generators_seeded(*seed):
+        return draw()
+
+
+def test_each_part_of_the_seed_counts_and_the_two_generators_differ() -> None:
+    seeds = [(1, 1, 0, 0), (2, 1, 0, 0), (1, 2, 0, 0), (1, 1, 1, 0), (1, 1, 0, 1), (11, 0, 0)]
+    values = [value for seed in seeds for value in drawn_from(*seed)]
+    assert len(set(values)) == 2 * len(seeds)
+    assert values == [value for seed in reversed(seeds) for value in reversed(drawn_from(*seed))][::-1]
+
+
+def test_an_exception_leaves_the_generators_as_they_were() -> None:
+    with generators_kept():
+        random.seed(3), np.random.seed(3)
+        expected = draw()
+        random.seed(3), np.random.seed(3)
+        with pytest.raises(ValueError, match="broken"), generators_seeded(1):
+            draw()
+            raise ValueError("broken")
+        assert draw() == expected
+
+
+def test_neither_another_thread_nor_a_fork_disturbs_a_sample() -> None:
+    entered, leave, found = threading.Event(), threading.Event(), []
+
+    def load() -> None:
+        with generators_seeded(1, 2):
+            found.append(random.random())
+            entered.set()
+            leave.wait(HANG)
+            found.append(float(np.random.random()))
+
+    thread = threading.Thread(target=load)
+    thread.start()
+    assert entered.wait(HANG)
+    threading.Timer(0.2, leave.set).start()
+    # waits for the sample: its process has neither the sample's generators nor its lock
+    worker = multiprocessing.get_context("fork").Process(target=drawn_from, args=(5,))
+    worker.start()
+    assert len(found) == 2 and tuple(found) == drawn_from(1, 2)
+    worker.join(HANG)
+    thread.join(HANG)
+    assert worker.exitcode == 0

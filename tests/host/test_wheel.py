@@ -129,3 +129,13 @@ def test_a_file_of_the_host_is_found_from_anywhere(
     mine.write_text("a\n")
     assert host.find_file(theirs) == mine
     assert host.find_file(mine) == mine
+
+
+# Paddle 2.6 exports an old zlib; a Python whose zlib is a module of its own must bind to the system's first
+
+
+def test_whatever_uses_zlib_after_paddle_lives() -> None:
+    code = "import ppocr_ext, paddle, zlib; print(zlib.decompress(zlib.compress(b'alive')).decode())"
+    result = run_python(code)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.endswith("alive\n")

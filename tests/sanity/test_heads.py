@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 from error_codes import raises_code
-from tiny_runs import single_head
 
 from ppocr_ext.config import Config
 from ppocr_ext.errors import DataError, ModelError
@@ -64,27 +63,12 @@ def test_a_new_start_has_the_first_weights_and_the_peak_rate(student: Subject) -
     assert float(student.total()) == pytest.approx(before)
 
 
-def test_rates_of_parts_stay_when_a_head_begins_again(tiny: Any) -> None:
-    subject = open_subject(tiny("student", **{"Optimizer.lr_mult": {"backbone.*": 0.5}}), 2)
-    subject.restart()
-    subject.restart()
-    trained = [p for p in subject.network.backbone.parameters() if not p.stop_gradient]
-    rates = {p.optimize_attr["learning_rate"] for p in trained}
-    assert rates == {0.5}
-
-
 def test_a_distillation_has_the_heads_of_its_student(tiny: Any) -> None:
     subject = open_subject(tiny("distill"), 4)
     heads = subject.heads()
     assert [head.name for head in heads] == ["ctc", "gtc"]
     assert all(head.model is subject.network.models["Student"] for head in heads)
     assert subject.network.models["Teacher"].training is False
-
-
-def test_a_single_head_has_the_name_of_its_class(tiny: Any) -> None:
-    [head] = open_subject(single_head(tiny("student")), 4).heads()
-    assert head.name == "CTCHead" and len(head.readings()) == 4
-    assert float(head.loss(head.output())) == pytest.approx(head.chance(), rel=0.2)  # random weights
 
 
 def augmented(config: Config) -> Config:

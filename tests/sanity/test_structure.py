@@ -6,6 +6,7 @@ import random
 import re
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import faulty_heads
@@ -14,12 +15,14 @@ import paddle
 import paddle.nn.functional as F
 import pytest
 from faulty_heads import CHARSET, PLACES, Case, batch, cross_entropy, small
+from tiny_runs import tiny_vit
 
 from ppocr_ext.losses import build_loss
 from ppocr_ext.modeling.models import BaseModel
 from ppocr_ext.sanity import structure
 from ppocr_ext.sanity.head_probe import Finding
 from ppocr_ext.sanity.structure import ORDER, learning_rate
+from ppocr_ext.sanity.structure import examine_structure as structure_of
 from ppocr_ext.sanity.subject import open_subject
 
 SVTR = {
@@ -318,3 +321,31 @@ def test_the_heads_of_a_config_are_right(tiny: Any, no_training: None) -> None:
         found = structure.examine_structure(head)
         assert [each for each in found if each.verdict == "fault"] == []
         assert len([each for each in found if each.verdict == "ok"]) == (11 if head.takes_labels else 6)
+
+
+# Four mistakes after which a decoder "only predicts <EOS>": each is named, and a right config is not blamed
+
+# The overlay of each mistake, and the finding that names it.
+MISTAKES: dict[str, dict[str, Any]] = {
+    "activation": {"Global.plugins": ["vit_mistakes"], "Architecture.Head.name": "GeluTransformer"},
+    "positions": {"Global.plugins": ["vit_mistakes"], "Architecture.Head.name": "PlacelessTransformer"},
+    "shift": {"Global.plugins": ["vit_mistakes"], "Loss": {"name": "UnshiftedLoss"}},
+    "learning_rate": {"Optimizer.lr.learning_rate": 0.2},
+}
+
+
+def faults(captchas: Path, folder: Path, **overlay: Any) -> dict[str, str]:
+    """The faults of the config's head, the most likely cause first."""
+    [head] = open_subject(tiny_vit(captchas, folder, **overlay), 8).heads()
+    return {each.code: each.message for each in structure_of(head) if each.verdict == "fault"}
+
+
+@pytest.mark.parametrize("code", MISTAKES)
+def test_the_mistake_is_named(captchas: Path, tmp_path: Path, code: str) -> None:
+    found = faults(captchas, tmp_path, **MISTAKES[code])
+    assert list(found) == [code]
+    assert "Fix: " in found[code]
+
+
+def test_a_right_config_has_no_fault(captchas: Path, tmp_path: Path) -> None:
+    assert faults(captchas, tmp_path) == {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 
 import pytest
@@ -11,7 +10,6 @@ from small_fonts import make_font
 
 from ppocr_ext.errors import DataError
 from ppocr_ext.synth.lines import CorpusTexts, FrequentCharacters, RandomTexts, find_fonts
-from ppocr_ext.synth.lines.corpus import cut
 from ppocr_ext.synth.seeded_random import SeededRandom
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -180,16 +178,3 @@ def test_a_corpus_that_cannot_be_used_is_refused(latin, corpus, tmp_path, conten
     for spaces in (True, False):
         with raises_code(DataError, code, fact):
             CorpusTexts((path,), (3, 9), spaces=spaces).generator(latin)
-
-
-def test_a_piece_has_the_character_it_is_cut_around():
-    rng = random.Random(5)
-    for index in range(2000):
-        text = "".join(rng.choice("ab 漢字,") for _ in range(rng.randint(1, 40))).strip() or "a"
-        text = " ".join(text.split())
-        around = rng.choice([i for i, c in enumerate(text) if c != " "])
-        shortest = rng.randint(1, 6)
-        length = (min(shortest, len(text)), shortest + rng.randint(0, 8))
-        marked = text[:around] + "X" + text[around + 1 :]
-        piece = cut(marked, length, SeededRandom(1, "c", index), around)
-        assert "X" in piece and 1 <= len(piece) <= length[1] and piece == piece.strip()

@@ -49,15 +49,6 @@ def test_a_row_for_each_kind_of_call(answered, capsys):
     assert len(rows) == 2 + 2 * 2 * len(NETWORKS) * len(ENGINES)
 
 
-@pytest.mark.parametrize(
-    ("difference", "code", "verdict"), [(1e-6, 0, "agree"), (float("nan"), 1, "DISAGREE")]
-)
-def test_engines_that_compute_something_else_are_no_result(answered, capsys, difference, code, verdict):
-    answered(difference)
-    assert main(["infer", "--batch", "1", "--threads", "1"]) == code
-    assert f"engines {verdict}:" in capsys.readouterr().out
-
-
 @pytest.mark.e2e
 def test_each_network_is_measured_by_each_engine(in_this_process, monkeypatch, capsys):
     in_this_process(infer)

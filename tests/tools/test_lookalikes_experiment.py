@@ -8,10 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from experiments import lookalikes
-from experiments.lookalikes import FONTS, Experiment, by_nearness, score, to_markdown
+from experiments.lookalikes import Experiment, by_nearness, score, to_markdown
 
 from ppocr_ext.characters.center_table import CenterTable
-from ppocr_ext.config import load
 from ppocr_ext.evaluation.predictions import Prediction
 
 
@@ -25,12 +24,6 @@ def write_centers(path, characters, centers):
         np.arange(1, count + 1), tuple(characters), np.array(centers, "float32"), np.full(count, 10),
         np.ones(count), {},
     ).save(path)  # fmt: skip
-
-
-def test_no_font_is_in_two_splits():
-    names = [name for fonts in FONTS.values() for name in fonts]
-    assert len(names) == len(set(names))
-    assert all(name.startswith(("Noto", "SourceHan")) for name in names)
 
 
 def test_what_is_judged():
@@ -135,18 +128,3 @@ def test_what_reads_the_fonts_of_val_best_is_tested_once_and_last(bench, tmp_pat
         assert [row.split("|")[1].strip() for row in rows[2:]] == ["student", *chosen]
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     assert [seed["separation"] for seeds in results.values() for seed in seeds] == [2.0] * 9
-
-
-def test_fine_tunings_can_be_put_together_and_differ_in_the_loss_alone(bench, tmp_path):
-    stood_in = bench({})
-    Experiment(tmp_path / "out", [1, 2], at_once=1).run()
-    others = []
-    for run in stood_in.trained:
-        config = load(list(run.configs), run.options()[run.options().index("-o") + 1 :])
-        losses = [next(iter(loss)) for loss in config.at("Loss.loss_config_list")]
-        assert ("CenterLoss" in losses) == run.folder.name.startswith(("center", "aligned", "margin"))
-        if run.folder.parent.name == "tuned":
-            others.append(
-                {k: v for k, v in run.values.items() if "CenterLoss" not in k and k != "Global.seed"}
-            )
-    assert others and all(values == others[0] for values in others)

@@ -83,9 +83,9 @@ def _bars(panel: Any, values: dict[str, float], limits: Sequence[float | None], 
     colors = [_COLORS[1] if name.endswith("PaddleOCR") else _COLORS[0] for name in values]
     bars = panel.barh(places, list(values.values()), 0.6, color=colors)
     panel.bar_label(bars, fmt=form, padding=3, fontsize=8)
-    marked = [(limit, place) for limit, place in zip(limits, places, strict=True) if limit is not None]
-    if marked:
-        panel.plot(*zip(*marked, strict=True), "|", color=_LIMIT, ms=14, mew=2, label="arithmetic limit")
+    marks = [(limit, place) for limit, place in zip(limits, places, strict=True) if limit is not None]
+    if marks:
+        panel.plot(*zip(*marks, strict=True), "|", color=_LIMIT, ms=14, mew=2, label="arithmetic limit")
         panel.legend(frameon=False, fontsize=8, loc="lower right", bbox_to_anchor=(1, 1), markerscale=0.6)
     panel.set_yticks(places, list(values), fontsize=8)
     panel.invert_yaxis()

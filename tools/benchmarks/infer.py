@@ -105,15 +105,13 @@ def measure_infer(
         require_peer(Path(root))
     before = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="ppocr_ext_") as folder:
-        prepared = in_fresh_process(
-            "benchmarks.infer:prepare", {"folder": folder, "size": size, "root": root}
-        )
-        work = {"folders": prepared["folders"], "size": size, "batches": batch, "threads": threads}
+        models = in_fresh_process("benchmarks.infer:prepare", {"folder": folder, "size": size, "root": root})
+        work = {"folders": models["folders"], "size": size, "batches": batch, "threads": threads}
         answer = in_fresh_process(
             "benchmarks.infer:measure_calls", {**work, "rounds": rounds, "images": images}
         )
     versions = f"Paddle {paddle.__version__}, ONNX Runtime {onnxruntime.__version__}"
-    setting = f"{prepared['setting']}, {rounds} rounds, {versions}, {circumstances(before)}"
+    setting = f"{models['setting']}, {rounds} rounds, {versions}, {circumstances(before)}"
     return InferCosts(setting, answer["calls"], answer["difference"])
 
 

@@ -76,10 +76,10 @@ def measure_labels(lines: Sequence[int], rounds: int = 3) -> LabelCosts:
     """Check drawn label files of so many lines, each in a new process on one core; the fastest round counts."""
     before = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="ppocr_ext_") as folder:
-        drawn = draw_lines(Path(folder), min(IMAGES, max(lines)))
+        samples = draw_lines(Path(folder), min(IMAGES, max(lines)))
         costs = []
         for count in lines:
-            write_repeated(Path(folder) / "list.txt", drawn, count)
+            write_repeated(Path(folder) / "list.txt", samples, count)
             work = {"folder": folder, "rounds": rounds}
             answer = in_fresh_process("benchmarks.labels:check_repeatedly", work)
             costs.append(LabelCost(count, **answer))

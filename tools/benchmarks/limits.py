@@ -74,10 +74,10 @@ def multiply_adds(networks: Iterable[nn.Layer], run: Callable[[], Any]) -> int:
             per_element = layer.weight.shape[0]
         counts[0] += per_element * (inputs[0] if isinstance(layer, _TRANSPOSED) else output).size
 
-    counted = (*_CONVOLUTIONS, *_TRANSPOSED, nn.Linear)
+    types = (*_CONVOLUTIONS, *_TRANSPOSED, nn.Linear)
     layers = {id(each): each for network in networks for each in network.sublayers(include_self=True)}
     hooks = [
-        layer.register_forward_post_hook(of_layer) for layer in layers.values() if isinstance(layer, counted)
+        layer.register_forward_post_hook(of_layer) for layer in layers.values() if isinstance(layer, types)
     ]
     try:
         with paddle.no_grad(), _counted_products(counts):

@@ -131,10 +131,10 @@ def _start(count: int, build: Callable[..., Mapping[str, Step]], options: tuple[
 
 def _wait(group: Group) -> None:
     """Wait until each process has done its step; the first failure ends the other processes."""
-    left = set(group)
-    while left:
-        ready = wait(list(left))
-        for connection in [each for each in left if each in ready]:
+    waiting = set(group)
+    while waiting:
+        ready = wait(list(waiting))
+        for connection in [each for each in waiting if each in ready]:
             try:
                 reason = connection.recv()
             except (EOFError, ConnectionResetError):
@@ -146,7 +146,7 @@ def _wait(group: Group) -> None:
                 raise PPOCRExtError(
                     f"A process that takes steps has failed: {reason}.", code="process_failed"
                 )
-            left.remove(connection)
+            waiting.remove(connection)
 
 
 def _step_when_told(

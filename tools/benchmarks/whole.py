@@ -228,12 +228,12 @@ def _data(plan: Plan, _: str) -> dict[str, Any]:
     }
     with tempfile.TemporaryDirectory(prefix="ppocr_ext_") as folder:
         section |= _prepare(folder, "tiny", _SMALL, _SMALL)
-        drawn = Path(folder, "lines.txt").read_bytes().splitlines(keepends=True)
+        samples = Path(folder, "lines.txt").read_bytes().splitlines(keepends=True)
         for name, what in ((CACHE, "cache"), (CENTERS, "centers")):
             section[name] = {"lines": list(plan.lines), "seconds": [], "peak": []}
             for count in plan.lines:
                 file = Path(folder) / f"{count}.txt"
-                write_repeated(file, drawn, count)
+                write_repeated(file, samples, count)
                 work = {"what": what, "folder": folder, "lines": str(file)}
                 growth = in_fresh_process("benchmarks.step_data:measure_growth", work)
                 section[name]["seconds"].append(growth["seconds"])

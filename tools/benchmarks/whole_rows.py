@@ -144,11 +144,11 @@ def _of_steps(run: Run) -> Iterator[Row]:
         figure = f"{median:.3f} s ({batch / median:.1f} images/s)"
         return f"distillation step, {name_of_step(kind)}", figure, "" if limit is None else f"{limit:.3f} s"
 
-    compared = [each for each in _STEPS if each[0] in seconds and each[1] in seconds]
+    pairs = [each for each in _STEPS if each[0] in seconds and each[1] in seconds]
     for kind in dict.fromkeys(each[0] for each in _STEPS if each[0] in seconds):
-        if kind not in {each[0] for each in compared}:
+        if kind not in {each[0] for each in pairs}:
             yield Row(*cells(kind))
-    for kind, other, aim in compared:
+    for kind, other, aim in pairs:
         faster = other == PEER
         pair = (seconds[other], seconds[kind]) if faster else (seconds[kind], seconds[other])
         ratio = Spread.of_ratios(*pair)

@@ -56,7 +56,7 @@ COMMANDS = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--list", action="store_true", help="also name the files")
-    chosen = parser.parse_args()
+    args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         program = [sys.executable, "-m", "ppocr_ext"]
@@ -66,13 +66,13 @@ def main() -> None:
         for title, words in COMMANDS.items():
             out = folder / "files.json"
             command = [sys.executable, "-c", TRACED, str(out), *words]
-            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=os.environ)
+            process = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=os.environ)
             if not out.exists():
-                sys.exit(done.stderr[-2000:])
-            found = json.loads(out.read_text())
-            print(f"{title:20} {len(found['files']):4} files, exit code {found['code']}", flush=True)
-            if chosen.list:
-                print("\n".join(f"    {file}" for file in found["files"]))
+                sys.exit(process.stderr[-2000:])
+            result = json.loads(out.read_text())
+            print(f"{title:20} {len(result['files']):4} files, exit code {result['code']}", flush=True)
+            if args.list:
+                print("\n".join(f"    {file}" for file in result["files"]))
             out.unlink()
 
 

@@ -143,13 +143,13 @@ class Fuzzing:
     def run(self, subject: Subject, numbers: range) -> None:
         """Try the inputs ``numbers`` of a kind."""
         first = [] if subject.kind in self.rows else [WHOLE]
-        row, left = self.rows.setdefault(subject.kind, Row()), [*first, *numbers]
-        while left:
-            done, fault = self._child(subject, left[: _BATCH[subject.slow]], row)
+        row, queue = self.rows.setdefault(subject.kind, Row()), [*first, *numbers]
+        while queue:
+            done, fault = self._child(subject, queue[: _BATCH[subject.slow]], row)
             if fault:
-                row.faults.append(f"{subject.kind} {left[done]}: {fault}")
+                row.faults.append(f"{subject.kind} {queue[done]}: {fault}")
                 done += 1
-            del left[:done]
+            del queue[:done]
             if (state := self._state()) != self._before:
                 row.faults.append(
                     f"{subject.kind}: something outside has changed: {set(state) ^ set(self._before)}"
@@ -236,8 +236,8 @@ class Fuzzing:
         text = printed.read_bytes().decode("utf-8", "replace").replace(str(self.folder), "")
         os.chdir(self.folder)
         shutil.rmtree(place, ignore_errors=True)
-        measured = {"code": code, "seconds": seconds, "memory": memory, "text": text}
-        return {"number": number, "damage": change, **measured}
+        figures = {"code": code, "seconds": seconds, "memory": memory, "text": text}
+        return {"number": number, "damage": change, **figures}
 
     def _call(self, subject: Subject, file: Path) -> int:
         if isinstance(subject.reader, str):
@@ -269,7 +269,7 @@ class Fuzzing:
 
 def _lines(stream: Any, seconds: float) -> Iterator[bytes | None]:
     """Yield the lines of a pipe, and None if none comes for ``seconds``."""
-    left = b""
+    rest = b""
     while True:
         if not select.select([stream], [], [], seconds)[0]:
             yield None
@@ -277,7 +277,7 @@ def _lines(stream: Any, seconds: float) -> Iterator[bytes | None]:
         block = os.read(stream.fileno(), 1 << 16)
         if not block:
             return
-        *whole, left = (left + block).split(b"\n")
+        *whole, rest = (rest + block).split(b"\n")
         yield from whole
 
 

@@ -184,9 +184,9 @@ class Experiment:
             split = "train" if kind == "train" else "val"
             frequent = None if general else alike
             texts = RandomTexts(characters, length, frequent)
-            drawn = LineSplit(texts, tuple(fonts[name] for name in FONTS[kind]))
+            lines = LineSplit(texts, tuple(fonts[name] for name in FONTS[kind]))
             counts = {"train": 0, "val": 0, split: count}
-            source = LineSource({split: drawn}, LineStyle(height=32), seed)
+            source = LineSource({split: lines}, LineStyle(height=32), seed)
             data = DatasetFolder(source, counts["train"], counts["val"], characters=characters)
             make_folder(self.folder / "data" / folder, data, self.at_once)
 
@@ -258,8 +258,8 @@ class Experiment:
             _LOG.info("on val, %-20s look-alike error %.2f %%", variant.key, 100 * scores.look_alikes.value)
             return scores
 
-        judged = side_by_side([partial(judge, variant) for variant in variants], self.at_once)
-        pairs = list(zip(variants, judged, strict=True))
+        scores = side_by_side([partial(judge, variant) for variant in variants], self.at_once)
+        pairs = list(zip(variants, scores, strict=True))
         rows = [{"variant": variant.key, **each.to_json()} for variant, each in pairs]
         write_text(self.folder / "choice.json", json.dumps(rows, indent=1) + "\n")
         errors = {variant: each.look_alikes.value for variant, each in pairs}

@@ -82,9 +82,9 @@ def read_lines(run: Training, data: Path, output: Path) -> Path:
             "Eval.dataset.data_dir": str(data),
             "Eval.dataset.label_file_list": [str(data / "val_list.txt")],
         }
-        chosen = Training(run.folder, run.configs, {**run.values, **values})
+        reading = Training(run.folder, run.configs, {**run.values, **values})
         output.parent.mkdir(parents=True, exist_ok=True)
-        command("eval", [*chosen.options(), "--save-predictions", str(output)], output.with_suffix(".log"))
+        command("eval", [*reading.options(), "--save-predictions", str(output)], output.with_suffix(".log"))
     return output
 
 

@@ -92,9 +92,9 @@ def _run(folder: Path, name: str, words: Sequence[str]) -> float:
     """Run one command in the folder, and return its seconds; a command that has succeeded is not run again."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "seconds.json"
-    done: dict[str, float] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    if name in done:
-        return done[name]
+    seconds: dict[str, float] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    if name in seconds:
+        return seconds[name]
     before, log = time.monotonic(), folder / f"{name}.log"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with log.open("w", encoding="utf-8") as stream:
@@ -102,18 +102,18 @@ def _run(folder: Path, name: str, words: Sequence[str]) -> float:
         code = subprocess.run(call, cwd=folder, stdout=stream, stderr=stream, env=environment).returncode
     if code:
         raise RunFailedError(f"exit code {code} of: {shlex.join(words)}\nSee {log}.", code="run_failed")
-    done[name] = time.monotonic() - before
-    write_text(file, json.dumps(done, indent=2))
-    return done[name]
+    seconds[name] = time.monotonic() - before
+    write_text(file, json.dumps(seconds, indent=2))
+    return seconds[name]
 
 
 def _accuracy(folder: Path, run: str, lines: str) -> str:
     """Read new lines with the best checkpoint of a run; return accuracy and 1 - NED, as cells of a table."""
     name = Path(run).name
     _run(folder, f"test_{name}", ["predict", run, f"{lines}_list.txt", "--output", f"test_{name}.tsv"])
-    read = read_predictions(folder / f"test_{name}.tsv")
-    right = np.mean([line.correct for line in read])
-    similar = np.mean([Levenshtein.normalized_similarity(line.label, line.text) for line in read])
+    predictions = read_predictions(folder / f"test_{name}.tsv")
+    right = np.mean([line.correct for line in predictions])
+    similar = np.mean([Levenshtein.normalized_similarity(line.label, line.text) for line in predictions])
     return f"{100 * right:.1f} % | {similar:.4f}"
 
 

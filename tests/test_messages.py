@@ -7,8 +7,8 @@ import traceback
 
 import pytest
 
-from ppocr_ext.errors import DataError
-from ppocr_ext.messages import error_text
+from ppocr_ext.errors import ConfigError, DataError
+from ppocr_ext.messages import WORKER_ENDED, error_text
 
 DEBUG = "(run again with --debug to see where)"
 
@@ -25,11 +25,13 @@ def from_worker(error: Exception) -> Exception:
 @pytest.mark.parametrize(
     ("error", "said"),
     [
+        (ConfigError("my.yml:3: wrong.\n  more"), "my.yml:3: wrong.\n  more"),
         (
             from_worker(DataError("Train: a.txt:3: broken.\n  second line")),
             "Train: a.txt:3: broken.\n  second line",
         ),
         (from_worker(ValueError("no image")), f"internal error: ValueError: no image {DEBUG}"),
+        (ZeroDivisionError("by zero"), f"internal error: ZeroDivisionError: by zero {DEBUG}"),
         (
             OSError(errno.ENOSPC, "No space left on device", "out/latest.pdparams"),
             "out/latest.pdparams: No space left on device. Fix: free some space, or write to another place.",
@@ -42,9 +44,18 @@ def from_worker(error: Exception) -> Exception:
             f"Paddle failed: (InvalidArgument) The shapes do not fit: [5] and (3). {DEBUG}",
         ),
         (
+            RuntimeError(
+                "\n\n-----\nC++ Traceback (most recent call last):\n-----\n0  paddle::f()\n\n-----\n"
+                "Error Message Summary:\n-----\nUnavailableError: The device is lost.\n"
+                "  [Hint: look] (at /paddle/gpu.cc:7)"
+            ),
+            f"Paddle failed: UnavailableError: The device is lost. {DEBUG}",
+        ),
+        (
             IsADirectoryError(21, "Is a directory", "out/.page.html.7.tmp", None, "out/page.html"),
             "out/page.html: Is a directory. Fix: give the name of a file, not of a folder.",
         ),
+        (RuntimeError(WORKER_ENDED), f"{WORKER_ENDED} {DEBUG}"),
     ],
 )
 def test_sentences(error: Exception, said: str) -> None:
@@ -62,6 +73,15 @@ def test_sentences(error: Exception, said: str) -> None:
 def test_too_little_memory_has_its_remedy(error: Exception) -> None:
     said = error_text(error)
     assert "batch_size_per_card" in said and "/paddle/" not in said
+
+
+def test_a_recursion_that_does_not_end() -> None:
+    def forever() -> None:
+        forever()
+
+    with pytest.raises(RecursionError) as raised:
+        forever()
+    assert "nested too deeply" in error_text(raised.value)
 
 
 def test_paddles_own_error_as_it_is_raised() -> None:

@@ -127,13 +127,6 @@ def test_a_loss_of_weight_zero_gives_no_gradient(two: Config, check: Check) -> N
     assert codes == {"untrained_sub_model", "loss_weight"}
 
 
-def test_a_loss_alone_is_checked_too(two: Config, check: Check) -> None:
-    for models, codes in ((["Student"], set()), (["Teacher"], {"frozen_is_taught", "untrained_sub_model"})):
-        loss = {"name": "DistillationCTCLoss", "model_name_list": models, **HEAD}
-        found = check(two.with_values({"Loss": loss}))
-        assert {issue.code for issue in found if issue.level == "error"} == codes
-
-
 @pytest.fixture
 def foreign() -> Iterator[str]:
     """The name of a pair loss that is not ours."""

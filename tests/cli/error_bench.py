@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import cv2
-import lmdb
 import numpy as np
 import pytest
 
@@ -68,20 +67,6 @@ class Bench:
         self.patch.syspath_prepend(str(self.folder))
         return f"Global.plugins=[{name}]"
 
-    def lmdb(self, name: str = "lmdb", count: int = TRAIN, **changes: bytes | None) -> list[str]:
-        """An LMDB of the training data; the options that train on it. ``changes``: keys with ``_`` for ``-``."""
-        items: dict[str, bytes] = {"num-samples": str(count).encode()}
-        for number, line in enumerate(self.lines()[:count], start=1):
-            image, label = line.split("\t")
-            items[f"image-{number:09d}"] = (self.folder / "data" / image).read_bytes()
-            items[f"label-{number:09d}"] = label.encode()
-        for key, value in changes.items():
-            items.pop(key.replace("_", "-"), None)
-            if value is not None:
-                items[key.replace("_", "-")] = value
-        write_lmdb(self.folder / name, items)
-        return ["Train.dataset.name=LMDBDataSet", f"Train.dataset.data_dir={name}"]
-
     def run(self, arguments: Iterable[str]) -> Said:
         """Run the command line in this process."""
         out = io.StringIO()
@@ -99,16 +84,6 @@ class Bench:
         return Said(
             code, out.getvalue().replace(f"{self.folder}/", "").replace(str(self.folder), "/your/folder")
         )
-
-
-def write_lmdb(folder: Path, items: dict[str, bytes]) -> None:
-    folder.mkdir(parents=True)
-    with (
-        lmdb.open(str(folder), map_size=1 << 20) as environment,
-        environment.begin(write=True) as transaction,
-    ):
-        for key, value in items.items():
-            transaction.put(key.encode(), value)
 
 
 def make_template(folder: Path) -> None:

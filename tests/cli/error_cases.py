@@ -166,11 +166,6 @@ CONFIGURATION = group(
 # Data
 
 
-def far_label(bench: Bench) -> list[str]:
-    bench.change_lines(label("12345678901"), "data/train.txt")
-    return train()
-
-
 def both_bad(bench: Bench) -> list[str]:
     bench.change_lines(label("12x4"), "data/val.txt")
     for number in (3, 5, 7):
@@ -229,16 +224,10 @@ DATA = group(
         "data/val.txt:1",
     ),
     case(
-        "More than `max_unusable`",
-        with_line(3, "train02.png", "Global.max_unusable=0.01"),
-        "-o Global.max_unusable=0.05",
-    ),
-    case(
         "One line that cannot be used, with `--strict`",
         with_line(3, "train02.png\t", flags=("--strict",)),
         "data/train.txt:3",
     ),
-    case("Labels that are all too long", far_label, "Global.max_text_length: 13"),
     case("Images outside `data_dir`", outside, "-o Global.allow_outside_data_dir=true"),
     case("An image that is not there", with_line(5, "gone.png\t1234"), "data/train.txt:5", **GOES_ON),
     case("An image that is cut short, or none", broken_image(300), "data/train.txt:5", **GOES_ON),
@@ -255,7 +244,6 @@ DATA = group(
         "data/train.txt:",
         "Global.max_unusable",
     ),
-    case("The same with `--strict`", damaged(4, flags=("--strict",)), "data/train.txt:5", "Global.strict"),
     case(
         "Fewer lines than a batch, with `drop_last`",
         given("Train.loader.batch_size_per_card=100"),
@@ -267,10 +255,6 @@ DATA = group(
 # LMDB
 
 
-def lmdb_with(count: int = 24, **changes: bytes | None) -> Arrange:
-    return lambda bench: train(*bench.lmdb(count=count, **changes))
-
-
 LMDB = group(
     "LMDB",
     case(
@@ -279,8 +263,6 @@ LMDB = group(
         "none",
     ),
     case("A folder that is not an LMDB", given("Train.dataset.name=LMDBDataSet"), "data", "make-lmdb"),
-    case("No `num-samples`", lmdb_with(num_samples=None), "num-samples"),
-    case("A sample that cannot be used", lmdb_with(label_000000003=b"12x4"), "lmdb#3", **GOES_ON),
 )
 
 
@@ -313,20 +295,12 @@ def cut_checkpoint(bench: Bench) -> list[str]:
     return train("Global.checkpoints=trained/latest", "Global.epoch_num=2")
 
 
-def other_architecture(bench: Bench) -> list[str]:
-    import numpy as np
-
-    bench.write("other.pdparams", pickled({"conv1.weight": np.zeros(3, np.float32)}))
-    return train("Global.pretrained_model=other")
-
-
 WEIGHTS = group(
     "Weights and checkpoints",
     case("A checkpoint that is not there", given("Global.checkpoints=trained/last"), "trained/latest"),
     case("A run folder in place of a checkpoint", given("Global.checkpoints=trained"), "trained/latest"),
     case("A truncated one", cut_checkpoint, "trained/latest.pdparams"),
     case("A pickle that would run code", other_weights("hostile", pickled({"weight": Harmful()})), "system"),
-    case("Another architecture", other_architecture, "other.pdparams"),
     case(
         "Another width",
         given("Global.pretrained_model=trained/latest", "Architecture.Backbone.dims=[8, 16, 32]"),
@@ -368,12 +342,6 @@ def no_best(bench: Bench) -> list[str]:
 READING = group(
     "Reading images",
     case("A folder that is not there", predict("scans"), "scans"),
-    case(
-        "A folder without images",
-        writing("scans/notes.txt", "no image", "predict", "trained", "scans"),
-        "scans",
-        ".png",
-    ),
     case(
         "Images that cannot be read; the others are read",
         writing(
@@ -458,12 +426,6 @@ CENTERS = group(
         "--frames aligned",
     ),
     case(
-        "Frozen centers without a file",
-        lambda bench: center_loss(update="frozen"),
-        "export-center",
-        "update: ema",
-    ),
-    case(
         "A file of centers that is not there",
         lambda bench: center_loss(center_file_path="centers.npz"),
         "centers.npz",
@@ -541,12 +503,6 @@ def not_allowed(bench: Bench) -> list[str]:
 RUNNING = group(
     "While it runs",
     case(
-        "A label class that the head does not have",
-        own_data("BeyondData", "ctc[1] = 30"),
-        "Train.dataset.transforms",
-        "30",
-    ),
-    case(
         "An error of Paddle in the middle of training",
         own_data(
             "PaddleData",
@@ -555,7 +511,6 @@ RUNNING = group(
         ),
         "--debug",
     ),
-    case("Not enough memory", own_data("LargeData", "raise MemoryError()"), "batch_size_per_card"),
     case("An error in code of your own", own_data("FaultyData", "{}['width']"), "--debug", unforeseen=True),
     case("No space left", disk_full, "output", "free some space"),
     case("A run folder that may not be written", not_allowed, "locked"),
@@ -613,12 +568,6 @@ EXPORT = group(
         call("verify trained"),
         "trained/model.json",
         "ppocr-ext export",
-    ),
-    case(
-        "A sub-model taken from a checkpoint with one model",
-        call("checkpoint extract trained/latest -o student"),
-        "trained/latest",
-        "Student",
     ),
 )
 

@@ -75,6 +75,7 @@ def test_anchors_and_merge_keys(read):
         ("a: !replace 3\n", "invalid_yaml", 1, "!replace"),
         ("a: &a [*a]\n", "invalid_yaml", 1, "alias"),
         ("a: &a {b: {<<: *a}}\n", "invalid_yaml", 1, "<<"),
+        ("a: {<<: 3}\n", "invalid_yaml", 1, "<<"),
         ("a: 2024-13-41\n", "bad_value", 1, "'2024-13-41'"),
         ("? [a, b]\n: 1\n", "invalid_yaml", 1, "key"),
         ("- a\n- b\n", "not_a_mapping", 1, ""),

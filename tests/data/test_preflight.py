@@ -320,15 +320,6 @@ def test_under_ds_width_each_line_has_the_frames_of_its_ratio(folder):
     assert (result.usable, [f.line for f in result.unusable_samples]) == (2, [1])
 
 
-@pytest.mark.parametrize(("width", "wider"), [(320, False), (32, True)])
-def test_where_the_width_does_not_matter_the_key_that_makes_it_matter_is_named(width, wider, folder):
-    file = write(folder, "ok.png\t123456", "ok.png\t1")
-    limit = FrameLimit(5, fixed_by=("A.train_frames", "B.train_frames"), key="Train.x", width=width)
-    (errors, _) = limit_errors({"Train": check(file, folder, DIGITS, 25, frames=limit)}, UnusableLimit(0.1))
-    assert all(fact in errors for fact in ("6 frames", "`A.train_frames: width`", "`B.train_frames: width`"))
-    assert ("Train.x" in errors, "64 instead of 32" in errors) == (wider, wider)
-
-
 def test_a_check_that_had_time_for_all_lines_was_not_stopped(folder):
     result = check(write(folder, *["ok.png\t1"] * 10), folder, DIGITS, 25, seconds=0.0)
     assert (result.total, result.stopped) == (10, False)

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from tiny_runs import DRAWING, StopAfter, metrics, tiny_config
+from waiting import HANG
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.checkpoint.contents import START, checkpoint_line
@@ -264,7 +265,7 @@ def test_paddle_says_nothing_on_the_screen(fine_tuned, tmp_path):
     }
     (tmp_path / "my.yml").write_text(Config(plain, "test").to_yaml())
     command = [sys.executable, "-m", "ppocr_ext", "train", "-c", str(tmp_path / "my.yml")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "regularizer" not in done.stdout and "eval at step 0" in done.stdout
 

@@ -292,16 +292,6 @@ def test_curves_lie_where_their_ticks_say(tmp_path):
     ]
 
 
-def test_a_loss_that_falls_by_decades_has_a_logarithmic_axis(tmp_path):
-    folder = make_run(tmp_path / "run")
-    lines = [{"kind": "train", "step": s, "loss": 1000 / s, "losses": {}} for s in (1, 10, 100, 1000)]
-    write_metrics(folder, lines)
-    svg = figure(write_report([folder], tmp_path / "page.html"), "loss")
-    heights = [y for _, y in line_of(svg)]
-    assert np.diff(heights) == pytest.approx([np.diff(heights)[0]] * 3, abs=0.2)
-    assert {"1", "10", "100", "1,000"} <= {t.text for t in svg.iter("text")}
-
-
 def test_a_long_run_stays_a_small_page(tmp_path):
     folder = make_run(tmp_path / "run")
     lines = (

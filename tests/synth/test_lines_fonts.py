@@ -135,3 +135,11 @@ def test_spacing_widens_a_line_but_does_not_part_an_accent_from_its_letter(dejav
     assert widths[1] - widths[0] == 10 and widths[2] - widths[1] == 10
     tight, wide = (set_line("e\u0301", dejavu, 40, spacing).shape for spacing in (0, 20))
     assert tight == wide
+
+
+def test_each_split_gets_a_family_or_it_is_refused():
+    fonts = [FontFile(f"{family}.ttf", 0, family) for family in "ABC"]
+    assert [len(part) for part in split_fonts(fonts, {"a": 100, "b": 1, "c": 1}).values()] == [1, 1, 1]
+    for shares, code in (({"a": 1, "b": 1, "c": 1, "d": 1}, "no_fonts"), ({"a": 1, "b": 0}, "bad_value")):
+        with raises_code(DataError, code):
+            split_fonts(fonts, shares)

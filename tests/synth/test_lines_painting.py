@@ -200,3 +200,9 @@ def test_a_run_trains_and_evaluates_on_drawn_lines(lines, tmp_path):
     assert [row["kind"] for row in rows].count("eval") == 1
     assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "finished"
     assert (tmp_path / "run" / "latest.pdparams").is_file()
+
+
+def test_noise_covers_images_larger_than_its_tile(source):
+    lines = source(replace(PLAIN, height=300, width=2500, noise=(20, 20)))
+    image = lines.image("train", 0)[1].astype(float)
+    assert image[:, -50:].std() > 10 and image[-20:].std() > 10

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from experiments import lookalikes
-from experiments.lookalikes import Experiment, by_nearness, score, to_markdown
+from experiments.lookalikes import Experiment, score, to_markdown
 
 from ppocr_ext.characters.center_table import CenterTable
 from ppocr_ext.evaluation.predictions import Prediction
@@ -50,28 +50,6 @@ def test_the_table_compares_with_plain():
     first, second = map(float, rows["margin"][2].split(", "))
     assert first < 1e-6
     assert second == 1.0
-
-
-def test_errors_are_tabled_by_how_near_the_centers_lay_before():
-    before = {"未": 0.5, "末": 1.0, "土": 2.0, "士": 2.5, "己": 4.0, "已": 5.0}
-    groups = ["未末", "土士", "己已"]
-
-    def of(*texts):
-        return score(lines(texts, "未土己"), lines(["未"], "未"), groups)
-
-    plain = [of("末土己", "末土己"), of("未士己", "未土己")]
-    margin = [of("未士己", "末土己"), of("未士己", "未土己")]
-    rows = by_nearness({"student": plain[:1], "plain": plain, "margin": margin}, before, "plain").splitlines()
-    assert rows[0].split("|")[2:5] == [
-        " centers 0.50 to 1.00 standard deviations apart before ",
-        " centers 2.00 to 2.50 standard deviations apart before ",
-        " centers 4.00 to 5.00 standard deviations apart before ",
-    ]
-    assert rows[2:] == [
-        "| student | 100.00 % | 0.00 % | 0.00 % |",
-        "| plain | 50.00 % | 25.00 % | 0.00 % |",
-        "| margin | 25.00 % (-50%) | 50.00 % (+100%) | 0.00 % |",
-    ]
 
 
 class Bench:

@@ -12,8 +12,7 @@ import pytest
 from error_codes import raises_code
 from experiments import runs
 from experiments.runs import RunFailedError, RunStopped, Training, command, side_by_side
-
-from ppocr_ext.errors import ConfigError
+from waiting import HANG
 
 
 def test_a_finished_run_is_not_trained_again(tmp_path, monkeypatch):
@@ -31,17 +30,6 @@ def test_a_finished_run_is_not_trained_again(tmp_path, monkeypatch):
     (run.folder / "run.json").write_text('{"status": "finished"}')
     runs.train(run)
     assert len(called) == 2
-
-
-def test_images_to_test_on_are_drawn_with_a_seed_of_their_own(tmp_path, monkeypatch):
-    called = []
-    monkeypatch.setattr(runs, "command", lambda name, arguments, log: called.append([name, *arguments]))
-    runs.draw_data_and_test("captcha", tmp_path, (30, 20, 10), ["--length", "4"])
-    drawn = ["make-dataset", "captcha", "--out"]
-    assert called == [
-        [*drawn, f"{tmp_path}/data", "--train", "30", "--val", "20", "--seed", "1", "--length", "4"],
-        [*drawn, f"{tmp_path}/test", "--train", "0", "--val", "10", "--seed", "2", "--length", "4"],
-    ]
 
 
 def test_a_command_that_fails_says_what_it_said(tmp_path):
@@ -63,26 +51,15 @@ def test_a_stop_is_no_failure_and_a_kill_is(tmp_path, monkeypatch, code, error):
         command("train", [], tmp_path / "run.log")
 
 
-@pytest.mark.parametrize("at_once", [1, 2])
-def test_after_the_first_error_no_job_begins(at_once):
-    begun = []
-
-    def job(number):
-        begun.append(number)
-        if number == 1:
-            raise ConfigError("no")
-
-    with pytest.raises(ConfigError):
-        side_by_side([partial(job, number) for number in range(50)], at_once)
-    assert len(begun) <= 1 + at_once
-
-
 def test_an_error_is_raised_rather_than_that_another_run_was_stopped(caplog):
+    has_failed = threading.Event()
+
     def stopped():
-        time.sleep(0.2)
+        has_failed.wait(HANG)
         raise RunStopped
 
     def failed():
+        has_failed.set()
         raise RunFailedError("the disk is full", code="disk_full")
 
     with raises_code(RunFailedError, "disk_full"):

@@ -1,20 +1,12 @@
 """The benchmark of all that a run's speed rests on: its rows by hand, its order, its chart, and a small real run."""
 
-import json
-from pathlib import Path
-
-import cv2
 import numpy as np
 import pytest
-from benchmark import main
 from benchmarks import export_center_data, passes, step_data, stepping, whole
-from benchmarks.labels import LabelCost, LabelCosts
 from benchmarks.step import BARE_STUDENT, CACHED, COMPILED, NETWORK, OPENVINO, PEER, RECOMPUTED
 from benchmarks.stepping import APART
 from benchmarks.whole_rows import CACHE, CENTERS, ENGINE, LABELS, agrees, rows, to_markdown
-from error_codes import raises_code
 
-from ppocr_ext.errors import HostError, PPOCRExtError
 from ppocr_ext.run import compiled_models
 
 ARITHMETIC = {"teacher": 50e9, "student": 10e9, "reading": 5e9, "weights": 10**8, "speed": 200e9}
@@ -83,89 +75,10 @@ def test_results_that_differ_are_no_agreement(section):
     assert not agrees([found]) and "DISAGREE" in to_markdown([found])
 
 
-@pytest.fixture
-def answered(in_this_process, monkeypatch, tmp_path):
-    """The processes answer at once; what they were asked for, by the worker."""
-    asked = {}
-
-    def worker(name, **answer):
-        def work(**options):
-            asked.setdefault(name, []).append(options)
-            if name == "stepping":
-                answer["seconds"] = {kind: [1.0] * options["rounds"] for kind in options["kinds"]}
-            if name in ("passes", "measure_peer"):
-                speeds = (
-                    range(1, 1 + len(options["passes"])) if "passes" in options else [2.0] * options["rounds"]
-                )
-                answer["images_per_second"] = list(speeds)
-            if name == "export_center_data":
-                Path(options["folder"], "lines.txt").write_text("a.png\t1\nb.png\t2\n")
-            for file in ("ours.npz", "peer.npz"):
-                np.savez(Path(options["folder"]) / file, class_ids=np.array([1]), centers=np.ones((1, 2)))
-            return answer
-
-        return work
-
-    def labels(lines, rounds):
-        return LabelCosts("", [LabelCost(count, count, 1.0, 2.0, 1.0, 1, 2) for count in lines])
-
-    answers = {
-        "export_center_data": {},
-        "step_data": {},
-        "limits": ARITHMETIC,
-        "stepping": {"peak": 5},
-        "measure_peer": {"acc": 0.5},
-        "passes": {"acc": 0.5},
-        "measure_growth": {"seconds": 1.0, "peak": 7},
-    }
-    in_this_process(whole, **{name: worker(name, **answer) for name, answer in answers.items()})
-    monkeypatch.setattr(whole, "measure_labels", labels)
-    (tmp_path / "ppocr" / "modeling").mkdir(parents=True)
-    return asked
-
-
-def test_each_section_is_measured_and_the_first_passes_warm_up(answered, tmp_path, capsys):
-    assert (
-        main(
-            ["all", "--rounds", "2", "--lines", "10", "100", "--peer", str(tmp_path), "--out", str(tmp_path)]
-        )
-        == 0
-    )
-    (found,) = json.loads((tmp_path / "performance.json").read_text())["runs"]
-    assert set(found["step"]) >= {OPENVINO, BARE_STUDENT, CACHED, COMPILED, NETWORK, PEER, CACHED + APART}
-    assert found["center"][COMPILED] == [4, 6] and found["center"][ENGINE] == [3, 5]
-    ours = [BARE_STUDENT, CACHED, COMPILED, CACHED + RECOMPUTED, COMPILED + RECOMPUTED]
-    assert found["memory"] == dict.fromkeys([*ours, PEER], 5)
-    assert [len(work["kinds"]) for work in answered["stepping"][1:]] == 7 * [1]  # processes of their own
-    assert found["data"][LABELS]["lines"] == [10, 100, 1000]
-    assert found["data"][CACHE] == {"lines": [10, 100], "seconds": [1.0, 1.0], "peak": [7, 7]}
-    assert [options["size"] for options in answered["export_center_data"]] == ["full", "tiny"]
-    shown = capsys.readouterr()
-    assert shown.out.count("| PaddleOCR: ") >= 8 and "s: center" in shown.err
-    assert shown.out == (tmp_path / "performance.md").read_text()
-    assert cv2.imread(str(tmp_path / "performance.png")).std() > 10  # not blank
-
-
 def test_centers_of_other_classes_are_no_agreement(tmp_path):
     for name, ids in (("a", [0, 1]), ("b", [0, 2])):
         np.savez(tmp_path / f"{name}.npz", class_ids=np.array(ids), centers=np.ones((2, 3)))
     assert whole.difference(tmp_path / "a.npz", tmp_path / "b.npz") == float("inf")
-
-
-def test_other_centers_than_paddleocr_s_are_no_agreement(answered, monkeypatch, tmp_path):
-    plan = {"only": ["center"], "peer": str(tmp_path)}
-    assert whole.measure_whole(**plan).agrees is True
-    for error in (1e-4, float("nan")):
-        monkeypatch.setattr(whole, "difference", lambda *_, error=error: error)
-        assert whole.measure_whole(**plan).agrees is False
-
-
-def test_what_cannot_be_measured_is_refused_first(answered, tmp_path):
-    with raises_code(PPOCRExtError, "bad_value", "--batch 3"):
-        whole.measure_whole(batch=3)
-    with raises_code(HostError, "not_a_checkout"):
-        whole.measure_whole(peer=str(tmp_path / "ppocr"))
-    assert answered == {}
 
 
 @pytest.mark.e2e

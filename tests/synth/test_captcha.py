@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import secrets
+import signal
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from importlib import import_module
@@ -14,6 +17,7 @@ import pytest
 
 from ppocr_ext.errors import DataError
 from ppocr_ext.synth.captcha import CaptchaOptions, CaptchaSource
+from ppocr_ext.synth.dataset_folder import map_in_processes
 from ppocr_ext.synth.lines import LineSource, LineSplit, LineStyle, RandomTexts, find_fonts
 
 FAST = CaptchaOptions()
@@ -141,3 +145,28 @@ def test_the_images_of_a_seed_stay_the_same(name: str) -> None:
     make, _, images = SOURCES[name]
     source = make()
     assert digest([np.ascontiguousarray(source.image("train", i)[1]).tobytes() for i in range(20)]) == images
+
+
+# Work done in several processes: its order, and its end where one of them is killed or stumbles
+
+
+class Doubles:
+    def __call__(self, task):
+        if task == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if task == "stumbles":
+            raise DataError("no font", code="bad_font")
+        time.sleep(0.01 * (5 - task))
+        return 2 * task
+
+
+def test_results_come_in_the_order_of_the_tasks():
+    with map_in_processes(Doubles(), [0, 1, 2, 3, 4], 2) as results:
+        assert list(results) == [0, 2, 4, 6, 8]
+
+
+@pytest.mark.parametrize(("task", "code"), [("killed", "process_killed"), ("stumbles", "bad_font")])
+def test_a_process_that_fails_ends_the_work(task, code):
+    with pytest.raises(DataError) as error, map_in_processes(Doubles(), [task, 1, 2], 2) as results:
+        list(results)
+    assert error.value.code == code

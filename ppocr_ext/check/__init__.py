@@ -1,4 +1,4 @@
-"""Check a config: all its issues at once, in the order in which one corrects them."""
+"""Check a config: all its issues at once, in the order in which users correct them."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def check_config(config: Config, host: Host, role: str, unloaded_plugins: Sequen
     Args:
         config: as loaded, with overlays and overrides.
         host: opened.
-        role: ``"train"``, ``"eval"`` or ``"predict"``: sections and files that only others need are not checked.
-        unloaded_plugins: modules of ``Global.plugins`` that are not imported; a name that only they may know is a
+        role: ``"train"``, ``"eval"`` or ``"predict"``: sections and files that this role does not need are not checked.
+        unloaded_plugins: modules of ``Global.plugins`` that are not imported; a name that only they may have is a
             warning.
 
     Returns:
@@ -60,7 +60,7 @@ def check_all(
 ) -> tuple[list[Issue], list[tuple[str, ...]]]:
     """Return the issues of :func:`check_config`, and the paths of the keys that no component takes.
 
-    ``processes`` is how many the run has; each reads batches of its own.
+    ``processes`` is the number of processes of the run; each reads its own batches.
     """
     check = ConfigCheck(derive_values(config), host, role, tuple(unloaded_plugins), processes)
     for check_part in _CHECKS:

@@ -1,4 +1,4 @@
-"""Check keys and components of ``Architecture``: one recogniser, or the sub-models of a distillation."""
+"""Check the keys and components of ``Architecture``: one recogniser, or the sub-models of a distillation."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _BRANCH_KEYS: dict[str, Callable[..., Any]] = {
     "SARHead": SARHead,
 }
 _DEFAULT_LENGTH = 25  # PaddleOCR's, of Global and of an NRTRHead
-_GIVEN = ("in_channels", "out_channels", "out_channels_list")  # by the parts and the dictionary
+_GIVEN = ("in_channels", "out_channels", "out_channels_list")  # the program computes these values
 
 
 def check_architecture(check: ConfigCheck) -> None:
@@ -69,7 +69,7 @@ def check_architecture(check: ConfigCheck) -> None:
 
 
 def _check_sub_models(check: ConfigCheck, options: Mapping[Any, Any]) -> None:
-    """Check the sub-models of a DistillationModel, whose options stand in ``Architecture``."""
+    """Check the sub-models of a DistillationModel; its options are those of ``Architecture``."""
     for key in options:
         if key not in _OF_SEVERAL:
             check.unknown_key(("Architecture", str(key)), _OF_SEVERAL)
@@ -80,7 +80,7 @@ def _check_sub_models(check: ConfigCheck, options: Mapping[Any, Any]) -> None:
         path = ("Architecture", "Models", str(name))
         hint = did_you_mean(near_match(str(name), [str(other) for other in models if other != name]))
         place = check.place(path)
-        # an option that goes into a sub-model misspells its name; one that gives a whole sub-model does not
+        # such an option misspells the name of the sub-model; an option that gives a whole sub-model does not
         if place.kind is PlaceKind.OPTION and len(place.target) > len(path):
             check.error(
                 path,
@@ -129,31 +129,32 @@ def _check_model(check: ConfigCheck, path: Path) -> None:
 
 
 def _check_tokens(check: ConfigCheck, backbone: Path, head: Path) -> None:
-    """Check that a MultiHead pools what an SVTRNet returns if it returns tokens, and only then."""
-    options = {name: each.default for name, each in inspect.signature(SVTRNet).parameters.items()}
-    options |= {name: value for name, value in check.mapping(*backbone).items() if value is not None}
-    returns_tokens = options["last_stage"] is False
+    """Check that a MultiHead pools the output of an SVTRNet if that is tokens, and only then."""
+    returns_tokens = check.at(*backbone, "last_stage") is False
     if returns_tokens != (check.at(*head, "use_pool") is True):
         check.error(
             (*head, "use_pool"),
             "token_mismatch",
-            "SVTRNet with `last_stage: false` returns tokens, which a MultiHead has to pool, and only then. Fix: "
+            "a MultiHead has to pool the tokens that SVTRNet returns with `last_stage: false`, and only these. Fix: "
             f"{'add `use_pool: true`' if returns_tokens else 'remove `use_pool`'} below {dotted(head)}.",
         )
-    widths = options["embed_dim"]
-    if returns_tokens and isinstance(widths, tuple) and widths and options["out_channels"] != widths[-1]:
+    defaults = inspect.signature(SVTRNet).parameters
+    widths, features = (
+        check.at(*backbone, key, default=defaults[key].default) for key in ("embed_dim", "out_channels")
+    )
+    if returns_tokens and isinstance(widths, tuple) and widths and features != widths[-1]:
         check.error(
             (*backbone, "out_channels"),
             "token_mismatch",
-            f"found {shown(options['out_channels'])}, but a token of SVTRNet has {shown(widths[-1])} features, the "
+            f"found {shown(features)}, but a token of SVTRNet has {shown(widths[-1])} features, the "
             f"last of embed_dim. Fix: `out_channels: {shown(widths[-1])}` below {dotted(backbone)}.",
         )
 
 
 def _check_multi_head(check: ConfigCheck, path: Path) -> None:
     """Check the options of a MultiHead and of its branches."""
-    own = ("name", "out_channels_list")
-    check.check_keys(path, MultiHead, check.mapping(*path), injected=_GIVEN, extra=own)
+    extra = ("name", "out_channels_list")
+    check.check_keys(path, MultiHead, check.mapping(*path), injected=_GIVEN, extra=extra)
     listed = (*path, "head_list")
     if "head_list" in check.mapping(*path) and check.at(*listed) in (None, ()):
         check.error(
@@ -163,10 +164,11 @@ def _check_multi_head(check: ConfigCheck, path: Path) -> None:
     for name, where in check.items(*listed):
         names.append(name)
         if name not in _BRANCH_KEYS:
-            known = ", ".join(_BRANCH_KEYS)
-            hint = did_you_mean(near_match(name, _BRANCH_KEYS))
             check.error(
-                where, "unsupported_component", f"{name} cannot be a branch.{hint} Fix: use one of {known}."
+                where,
+                "unsupported_component",
+                f"{name} cannot be a branch.{did_you_mean(near_match(name, _BRANCH_KEYS))} Fix: use one of "
+                f"{', '.join(_BRANCH_KEYS)}.",
             )
             continue
         check.check_keys(where, _BRANCH_KEYS[name], check.mapping(*where), injected=_GIVEN)
@@ -175,30 +177,30 @@ def _check_multi_head(check: ConfigCheck, path: Path) -> None:
                 _check_encoder(check, (*where, "Neck"), "name")
             check.check_keys((*where, "Head"), CTCHead, check.mapping(*where, "Head"), injected=_GIVEN)
     if names and CTC_HEAD not in names:
-        found = ", ".join(names)
-        check.error(listed, "missing_branch", f"found {found}, expected a {CTC_HEAD} among the heads.")
+        check.error(
+            listed,
+            "missing_branch",
+            f"found {', '.join(names)}, expected a {CTC_HEAD} among the heads.",
+        )
 
 
 def _check_branches(check: ConfigCheck) -> None:
     """Check ``algorithm``, the decoder and the length of NRTR's output against the branches of MultiHeads."""
-    paths = model_paths(check.config)
-    heads = {path: named_items(check.config, *path, "Head", "head_list") for path in paths}
-    branches = {path: {BRANCH_OF_HEAD.get(head) for head, _ in found} for path, found in heads.items()}
+    branches = {
+        path: {BRANCH_OF_HEAD.get(head) for head, _ in named_items(check.config, *path, "Head", "head_list")}
+        for path in model_paths(check.config)
+    }
     if not any(branches.values()):
         return
-    taught = [path for path, found in branches.items() if found & {"gtc", "sar"}]
-    algorithms = [check.at(*path, "algorithm") for path in (*taught, *paths)]
-    # a missing one has been reported
-    if (
-        check.role == "train"
-        and taught
-        and algorithms[0]
-        and TAUGHT_ALGORITHMS.isdisjoint(map(str, algorithms))
-    ):
+    taught = [path for path, names in branches.items() if names & {"gtc", "sar"}]
+    algorithms = [check.at(*path, "algorithm") for path in (*taught, *branches)]
+    known = TAUGHT_ALGORITHMS.intersection(map(str, algorithms))
+    # an algorithm that is missing has been reported
+    if check.role == "train" and taught and algorithms[0] and not known:
         check.error(
             (*taught[0], "algorithm"),
             "algorithm_mismatch",
-            f"PaddleOCR's loop hands the network no labels for {algorithms[0]!r}, but NRTRHead and SARHead need them. "
+            f"PaddleOCR's loop gives the network no labels with {algorithms[0]!r}, but NRTRHead and SARHead need them. "
             f"Fix: write SVTR_LCNet.",
         )
     decoder = str(check.at("PostProcess", "name") or "")
@@ -210,12 +212,12 @@ def _check_branches(check: ConfigCheck) -> None:
             f"a MultiHead gives its CTC output in evaluation, which {decoder} does not read. Fix: use "
             f"{decoder.replace(of_one, CTC_DECODER)}; `eval --head gtc` evaluates the NRTR branch.",
         )
-    for path in (path for path, found in branches.items() if "gtc" in found):
+    for path in (path for path, names in branches.items() if "gtc" in names):
         _check_length(check, (*path, "Head", "head_list", BRANCHES["gtc"].head, "max_text_length"))
 
 
 def _check_length(check: ConfigCheck, path: Path) -> None:
-    """Check that NRTR decodes the longest label: ``max_text_length`` symbols, of which ``<s>`` is one."""
+    """Check that NRTR decodes the longest label: its output has ``max_text_length`` symbols, one of them ``<s>``."""
     longest = check.at("Global", "max_text_length", default=_DEFAULT_LENGTH)
     decoded = check.at(*path) or _DEFAULT_LENGTH
     if isinstance(longest, int) and isinstance(decoded, int) and decoded < longest - 1:
@@ -223,7 +225,7 @@ def _check_length(check: ConfigCheck, path: Path) -> None:
             path,
             "text_length_mismatch",
             f"the NRTR branch decodes up to {decoded - 1} characters (found {decoded}), but labels have up to "
-            f"{longest - 2} (Global.max_text_length: {longest}). Fix: remove it, which makes it {longest}.",
+            f"{longest - 2} (Global.max_text_length: {longest}). Fix: remove this key, and {longest} is used.",
         )
 
 
@@ -233,16 +235,15 @@ def _check_encoder(check: ConfigCheck, path: Path, key: str, extra: tuple[str, .
     encoder = check.at(*path, key)
     known = " or ".join(ENCODERS)
     if isinstance(encoder, str) and encoder in ENCODERS:
-        check.check_keys(
-            path, ENCODERS[encoder] or _no_options, options, injected=_GIVEN, extra=(key, *extra)
-        )
+        component = ENCODERS[encoder] or _no_options
+        check.check_keys(path, component, options, injected=_GIVEN, extra=(key, *extra))
     elif encoder is None:
         check.missing((*path, key), known)
     elif key == "name" or NECKS.of_host("SequenceEncoder") is None:  # build_neck asks the host too
-        fix = "" if key == "name" else " Fix: `--host DIR` with a checkout that has it."
         hint = did_you_mean(near_match(str(encoder), ENCODERS))
-        check.error((*path, key), "unknown_component", f"found {encoder!r}, expected {known}.{hint}{fix}")
+        hint += "" if key == "name" else " Fix: `--host DIR` with a checkout that has it."
+        check.error((*path, key), "unknown_component", f"found {encoder!r}, expected {known}.{hint}")
 
 
 def _no_options() -> None:
-    """Take the keys of the ``reshape`` encoder, which has none."""
+    """Have the signature of the ``reshape`` encoder, which takes no options."""

@@ -1,4 +1,4 @@
-"""The check of one config: read values, collect issues, compare keys with what a component takes."""
+"""The check of one config: read values, collect issues, compare keys with those of a component."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ppocr_ext.messages import did_you_mean, near_match
 from ppocr_ext.registry import SCHEDULES, ComponentKeys, Registry, ValueKind, component_keys
 
 Path = tuple[str, ...]
-PLUGIN = "plugin_not_loaded"  # code of a warning of a name or key that only a plugin may know
+PLUGIN = "plugin_not_loaded"  # code of the warning about a name or key that only a plugin may know
 # Keys of the parts of `Train` and `Eval`: all of a loader, and those that every dataset of PaddleOCR has.
 DATA_KEYS = {
     "dataset": ("data_dir", "label_file_list", "transforms"),
@@ -32,10 +32,10 @@ DATA_KEYS = {
         "collate_fn",
     ),
 }
-_SECTION_DEPTH = 2  # of `Global.seed`
-_NEAR = 0.85  # higher than within a section: among the keys of all sections a lower ratio is often chance
-GIVEN_TO_SCHEDULE = ("epochs", "step_each_epoch", "last_epoch")  # by the program
-# Keys of other programs, which no config of PaddleOCR has, by the key that they stand for; {} is `Train` or `Eval`.
+_SECTION_DEPTH = 2  # number of components of a path such as `Global.seed`
+_NEAR = 0.85  # higher than within a section: a lower similarity to a key of any section is often chance
+GIVEN_TO_SCHEDULE = ("epochs", "step_each_epoch", "last_epoch")  # the program computes these values
+# Keys of other programs by the key of PaddleOCR that they mean; {} is `Train` or `Eval`.
 _ALIASES = {
     "Global.epoch_num": ("epoch", "epochs", "num_epochs", "max_epochs"),
     "Optimizer.lr.learning_rate": ("lr", "learning_rate"),
@@ -48,7 +48,7 @@ _ALIASES = {
 
 
 def key_meant(path: Path) -> str | None:
-    """Return the path that a key of another program stands for; None for other keys."""
+    """Return the path of the key that a key of another program means; None for other keys."""
     mode = "Eval" if path[0] == "Eval" else "Train"
     return next((known.format(mode) for known, others in _ALIASES.items() if path[-1] in others), None)
 
@@ -69,7 +69,7 @@ def home_of(path: Path) -> str | None:
     ]
     sections.sort(
         key=lambda section: section[0][0] == path[0]
-    )  # the section of the key itself last, so that it wins
+    )  # the last one wins: the section of the key itself
     homes = {key: dotted((*where, key)) for where, keys in sections if where != path[:-1] for key in keys}
     return homes.get(near_match(path[-1], homes, cutoff=_NEAR) or "") or key_meant(path)
 
@@ -80,11 +80,12 @@ class ConfigCheck:
 
     Attributes:
         config: as it was loaded.
-        host: opened; components of ours and of imported plugins are registered.
+        host: opened; our components and those of imported plugins are registered.
         role: ``"train"``, ``"eval"`` or ``"predict"``: what the config is used for.
         unloaded_plugins: modules of ``Global.plugins`` that were not imported.
-        processes: of the run; each reads batches of its own.
-        issues: in the order in which they were found.
+        processes: number of processes of the run; each reads its own batches.
+        issues: the issues so far, in the order of the checks.
+        unused_keys: paths of the keys that no component takes.
     """
 
     config: Config
@@ -108,29 +109,29 @@ class ConfigCheck:
             return default
 
     def mapping(self, *path: str) -> Mapping[Any, Any]:
-        """Return the mapping at a path; an empty one if there is none, with an issue if it is something else."""
-        found = self.at(*path)
-        if found is None:
-            return {}
-        if not isinstance(found, Mapping):
-            self.error(path, "bad_value", f"found {shown(found)}, expected a mapping of keys.")
-            return {}
-        return found
+        """Return the mapping at a path; an empty one if there is none, and an issue if the value is no mapping."""
+        value = self.at(*path)
+        if isinstance(value, Mapping):
+            return value
+        if value is not None:
+            self.error(path, "bad_value", f"found {shown(value)}, expected a mapping of keys.")
+        return {}
 
     def items(self, *path: str) -> Iterator[tuple[str, Path]]:
         """Yield name and path of each item of a list ``- NAME: {options}``; an item of another form is an issue.
 
-        The path goes by name, as after ``-o``; by index if a name occurs twice.
+        The path has the name of the item, as after ``-o``; its index if the name occurs twice.
         """
         entries = self.at(*path)
+        form = "`- NAME: {options}`"
         if isinstance(entries, tuple):
             for index, entry in enumerate(entries):
                 if not isinstance(entry, Mapping) or len(entry) != 1:
-                    where, found = (*path, str(index)), shown(entry)
-                    self.error(where, "bad_value", f"found {found}, expected an item `- NAME: {{options}}`.")
+                    self.error(
+                        (*path, str(index)), "bad_value", f"found {shown(entry)}, expected an item {form}."
+                    )
         elif entries is not None:
-            found = shown(entries)
-            self.error(path, "bad_value", f"found {found}, expected a list of `- NAME: {{options}}`.")
+            self.error(path, "bad_value", f"found {shown(entries)}, expected a list of {form}.")
         yield from named_items(self.config, *path)
 
     def place(self, path: Path) -> Place:
@@ -146,15 +147,15 @@ class ConfigCheck:
         return "" if place == COMPUTED else place.text
 
     def error(self, path: Path, code: str, message: str) -> None:
-        """Add an issue with which the run cannot start, or would not be what the config says."""
+        """Add an issue that keeps the run from starting, or from being what the config says."""
         self._add("error", path, code, message)
 
     def missing(self, path: Path, hint: str = "") -> None:
-        """Add the issue that there is no value at ``path``, which must be given."""
+        """Add the issue that a value must be given at ``path``."""
         self._add("error", path, "missing_key", f"must be given{f': {hint}' if hint else ''}.")
 
     def warning(self, path: Path, code: str, message: str) -> None:
-        """Add an issue with which the run can start, though the config has no effect there or is doubtful."""
+        """Add an issue that does not keep the run from starting: a value without effect, or a doubtful one."""
         self._add("warning", path, code, message)
 
     def _add(self, level: Literal["error", "warning"], path: Path, code: str, message: str) -> None:
@@ -162,13 +163,16 @@ class ConfigCheck:
         self.issues.append(Issue(code, level, dotted(path), self.where(path), message))
 
     def component(self, registry: Registry, name: Any, path: Path) -> Callable[..., Any] | None:
-        """Return the component that ``path`` names, or None with an issue; None as a name is an issue too."""
+        """Return the component ``name``, which stands at ``path``; None, and an issue, if there is none."""
         if name is None:
             self.missing(path, f"one of {registry.examples()}")
             return None
         if not isinstance(name, str):
-            expected = f"a name of a {registry.kind}: {registry.examples()}"
-            self.error(path, "bad_value", f"found {shown(name)}, expected {expected}.")
+            self.error(
+                path,
+                "bad_value",
+                f"found {shown(name)}, expected a name of a {registry.kind}: {registry.examples()}.",
+            )
             return None
         try:
             return registry.get(name)
@@ -192,7 +196,7 @@ class ConfigCheck:
         """Check the name and the keys of the component whose options stand at ``path``, and return it.
 
         ``default`` is its name if the options have none; the other arguments are those of :meth:`check_keys`.
-        Return None if there are no options, or with an issue if there is no such component.
+        Return None if there are no options; None, and an issue, if the component does not exist.
         """
         options = self.mapping(*path)
         if not options:
@@ -207,7 +211,7 @@ class ConfigCheck:
         return bool(self.unloaded_plugins) and isinstance(name, str) and registry.is_foreign(name)
 
     def host_component(self, kind: str, name: Any, path: Path) -> Callable[..., Any] | None:
-        """Return the host's component that ``path`` names, or None with an issue; None as a name is an issue too.
+        """Return the host's component ``name``; None, and an issue, if there is none.
 
         Args:
             kind: ``"operator"`` (a transform), ``"sampler"``, ``"decoder"`` or ``"collate_fn"``.
@@ -232,16 +236,16 @@ class ConfigCheck:
         """Compare the keys of ``options`` with those that ``component`` takes.
 
         Args:
-            path: of the options.
-            component: whose constructor has the keys, or the keys themselves.
+            path: path of the options.
+            component: a class or function that takes the keys, or the keys themselves.
             options: as the config has them.
-            injected: keys that the program itself supplies.
-            extra: keys of the section that are read before the component is built (``name``, ``weight``, …).
+            injected: keys whose values the program supplies.
+            extra: keys that are read before the component is built (``name``, ``weight``, …).
             others: components that the config may have used before: their keys are unused, not misspelt.
         """
         by_keyword = not isinstance(component, ComponentKeys)
         keys = component if isinstance(component, ComponentKeys) else component_keys(component)
-        rivals = [] if others is None else [others.get(name) for name in others.names()]
+        rivals = () if others is None else map(others.get, others.names())
         elsewhere = {key for rival in rivals for key in component_keys(rival).named}
         supplied = frozenset(injected)
         known = (keys.named - supplied) | frozenset(extra)
@@ -258,7 +262,7 @@ class ConfigCheck:
                 self.error((*path, key), "empty_value", "is empty, but must be given.")
 
     def check_value(self, path: Path, rule: ValueRule) -> None:
-        """Report the value at ``path`` if it breaks the rule, unless its kind has been reported with the keys."""
+        """Report the value at ``path`` if it breaks the rule, unless :meth:`check_keys` has reported it."""
         problem = rule.problem(self.at(*path))
         if problem is not None and (problem.code, dotted(path)) not in [
             (i.code, i.path) for i in self.issues
@@ -266,7 +270,7 @@ class ConfigCheck:
             self.error(path, problem.code, problem.message)
 
     def check_kind(self, path: Path, value: Any, kind: ValueKind | None) -> None:
-        """Report NaN, and a number or truth value that is written as text; accept any other text."""
+        """Report NaN, and a number or truth value in quotes; accept any other text."""
         problem = None if kind is None else ValueRule(kind).problem(value)
         if problem is not None and (problem.code == "quoted_value" or value != value):
             self.error(path, problem.code, problem.message)
@@ -278,19 +282,20 @@ class ConfigCheck:
         by_keyword: bool = False,
         is_open: bool = False,
     ) -> None:
-        """Report a key that is not among the ``known`` ones.
+        """Report a key that is not one of the ``known`` keys.
 
-        It is an error if it is misspelt, a key of another program, or set with ``-o`` and read by nothing; ``-o +KEY``
-        allows all three. A key that PaddleOCR is known to ignore, and any other key, is a warning, since PaddleOCR's
-        configs carry keys that nothing reads.
+        It is an error if the key is misspelt, if it is a key of another program, or if ``-o`` sets it and nothing reads
+        it; ``-o +KEY`` allows all three. Any other key is a warning, since PaddleOCR's configs have keys that nothing
+        reads.
 
         Args:
-            path: of the key.
+            path: path of the key.
             known: the keys that are read there.
-            by_keyword: a component gets the keys as keywords, so that the builder has to leave this one out.
-            is_open: the component may read other keys too, so that it gets this one, with a warning.
+            by_keyword: a component takes the keys as keywords, so the builder must leave this one out.
+            is_open: the component may read other keys too, so it gets this one.
         """
-        key, place = path[-1], self.place(path)
+        key = path[-1]
+        place = self.place(path)
         if by_keyword and not is_open:
             self.unused_keys.append(path)
         if place.kind is PlaceKind.FORCED_OPTION:
@@ -298,16 +303,17 @@ class ConfigCheck:
         if key in IGNORED_KEYS and not is_open:
             self.warning(path, "unused_key", "the key is not used; PaddleOCR ignores it too.")
             return
-        # components have keys of their own
+        # a component may have a key of this name, with another meaning
         meant = None if by_keyword and path[0] != "Optimizer" else key_meant(path)
-        near, home = near_match(key, known) or meant, home_of(path)
-        report = self.warning if is_open else self.error
+        near = near_match(key, known) or meant
+        home = home_of(path)
         if near:
+            report = self.warning if is_open else self.error
             report(path, "unknown_key", f"unknown key.{did_you_mean(near)}")
         elif place.kind is PlaceKind.OPTION and not is_open:
             hint = did_you_mean(home or near_match(key, known, cutoff=0.7))
             shared = min(len(path), len(place.target))
-            # the option's own path if its value was moved to `path`
+            # the path of the option differs if its value was moved to `path`
             forced = path if path[:shared] == place.target[:shared] else place.target
             self.error(
                 path,

@@ -27,8 +27,10 @@ from ppocr_ext.data.preprocessing import (
 from ppocr_ext.errors import PPOCRExtError
 from ppocr_ext.registry import DATASETS, ComponentKeys
 
-_SECTION = ("dataset", "loader", "sampler")
-_TRAIN_ONLY = ("teacher_cache",)
+_SECTION = {
+    "Train": ("dataset", "loader", "sampler", "teacher_cache"),
+    "Eval": ("dataset", "loader", "sampler"),
+}
 _LOADER_REQUIRED = frozenset({"batch_size_per_card", "drop_last", "shuffle", "num_workers"})
 _LOADER = ComponentKeys(frozenset(DATA_KEYS["loader"]), _LOADER_REQUIRED)
 
@@ -44,7 +46,7 @@ def _check_section(check: ConfigCheck, mode: str) -> None:
     if not section:
         return
     misplaced = [key for part in DATA_KEYS for key in _check_indentation(check, mode, part)]
-    known = (*_SECTION, *_TRAIN_ONLY) if mode == "Train" else _SECTION
+    known = _SECTION[mode]
     for key in section:
         if key not in known and key not in misplaced:
             check.unknown_key((mode, str(key)), known)
@@ -54,31 +56,28 @@ def _check_section(check: ConfigCheck, mode: str) -> None:
     if loader:
         check.check_keys((mode, "loader"), _LOADER, loader)
     if loader.get("collate_fn") is not None:
-        path = (mode, "loader", "collate_fn")
-        check.host_component("collate_fn", loader["collate_fn"], path)
+        check.host_component("collate_fn", loader["collate_fn"], (mode, "loader", "collate_fn"))
     _check_sampler(check, mode, keys)
 
 
 def _check_indentation(check: ConfigCheck, mode: str, part: str) -> list[str]:
-    """Report a ``part`` of a section that is missing, or whose keys stand beside it; return these keys."""
-    empty = check.at(mode, part) is None
+    """Report a ``part`` that is missing, or whose keys stand beside it in the section; return these keys."""
+    is_empty = check.at(mode, part) is None
     beside = [key for key in DATA_KEYS[part] if key in check.at(mode) and check.at(mode, part, key) is None]
-    above = [key for key in DATA_KEYS[part] if empty and key in check.config]
+    above = [key for key in DATA_KEYS[part] if is_empty and key in check.config]
     if beside or above:
-        path = (mode, beside[0]) if beside else (above[0],)
-        keys = ", ".join(beside or above)
         check.error(
-            path,
+            (mode, beside[0]) if beside else (above[0],),
             "wrong_indentation",
-            f"wrong indentation: {keys} must stand below `{part}:` of {mode}. Fix: indent further.",
+            f"wrong indentation: {', '.join(beside or above)} must stand below `{part}:` of {mode}. Fix: indent more.",
         )
-    elif empty:
+    elif is_empty:
         check.missing((mode, part))
     return beside
 
 
 def _check_dataset(check: ConfigCheck, mode: str) -> ComponentKeys | None:
-    """Check name and keys of the dataset; return the keys that it reads, None if that is not known."""
+    """Check name and keys of the dataset; return the keys that it reads, None if they are not known."""
     path = (mode, "dataset")
     options = check.mapping(*path)
     if not options:
@@ -115,20 +114,18 @@ def dataset_keys(dataset: Callable[..., Any]) -> ComponentKeys | None:
 
 
 def _check_transforms(check: ConfigCheck, mode: str) -> None:
-    """Check names and keys of the operators; each gets all of ``Global`` besides its own options."""
-    given = [str(key) for key in check.mapping("Global")]
+    """Check names and keys of the transforms; PaddleOCR gives each all keys of ``Global`` too."""
+    of_global = [str(key) for key in check.mapping("Global")]
     names = []
     for name, path in check.items(mode, "dataset", "transforms"):
         names.append(name)
         operator = check.host_component("operator", name, path)
-        if operator is None:
-            continue
-        options = check.mapping(*path)
-        check.check_keys(path, operator, options, injected=given, extra=given)
-        encode = options.get("gtc_encode")
-        if name == "MultiLabelEncode" and encode is not None:
-            check.host_component("operator", encode, (*path, "gtc_encode"))
-    # a transform without a row may resize
+        if operator is not None:
+            options = check.mapping(*path)
+            check.check_keys(path, operator, options, injected=of_global, extra=of_global)
+            if name == "MultiLabelEncode" and options.get("gtc_encode") is not None:
+                check.host_component("operator", options["gtc_encode"], (*path, "gtc_encode"))
+    # a transform without a row in the table of parts may resize
     unsized = bool(names) and all(kind_of(name) in ("plain", "random") for name in names)
     dataset = ROWS.get(str(check.at(mode, "dataset", "name")))
     if unsized and dataset is not None and not dataset.of_one_size:
@@ -143,7 +140,7 @@ def _check_transforms(check: ConfigCheck, mode: str) -> None:
 
 
 def _check_sampler(check: ConfigCheck, mode: str, keys: ComponentKeys | None) -> None:
-    """Check name and keys of the sampler, and that dataset and sampler agree on who gives image sizes."""
+    """Check name and keys of the sampler, and that it gives image sizes if and only if the dataset needs them."""
     path = (mode, "sampler")
     options = check.mapping(*path)
     # a dataset of several scales gets its image sizes from a sampler, which asks it for `ds_width`
@@ -163,10 +160,9 @@ def _check_sampler(check: ConfigCheck, mode: str, keys: ComponentKeys | None) ->
         check.warning(path, "unused_key", "a sampler is used only in Train.")
         return
     sampler = check.host_component("sampler", name, (*path, "name"))
-    if sampler is None:
-        return
-    check.check_keys(path, sampler, options, injected=("data_source", "dataset"), extra=("name",))
-    if name == SCALE_SAMPLER and keys is not None and not several_scales:
+    if sampler is not None:
+        check.check_keys(path, sampler, options, injected=("data_source", "dataset"), extra=("name",))
+    if sampler is not None and name == SCALE_SAMPLER and keys is not None and not several_scales:
         check.error(
             (*path, "name"),
             "sampler_mismatch",
@@ -179,26 +175,28 @@ ALLOW = "allow_different_preprocessing"
 _FIX = f"Fix: use the same in both, or allow it: -o Global.{ALLOW}=true."
 
 
-def _are_scales(value: Any) -> bool:
-    return isinstance(value, tuple) and bool(value) and all(are_positive_numbers(each, 2) for each in value)
-
-
 # What the sampler of scales needs: key, test of its value, and what is expected.
 _OF_SAMPLER: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
-    ("scales", _are_scales, "a list of [width, height] in positive whole numbers, such as [[320, 48]]"),
+    (
+        "scales",
+        lambda value: (
+            isinstance(value, tuple) and value != () and all(are_positive_numbers(v, 2) for v in value)
+        ),
+        "a list of [width, height] in positive whole numbers, such as [[320, 48]]",
+    ),
     ("divided_factor", lambda value: are_positive_numbers(value, 2), "[width, height], such as [8, 16]"),
     ("max_w", is_positive_number, "a number of pixels above 0, such as 480"),
 )
 
 
 def check_images(check: ConfigCheck) -> None:
-    """Check colours, shapes and scales of the images, and the width that padding takes of them."""
+    """Check the order of transforms, shapes and scales of the images, and that losses find their padding."""
     for mode in check.modes:
         listed = list(named_items(check.config, mode, "dataset", "transforms"))
         names = [name for name, _ in listed]
         decoded = names.index("DecodeImage") if "DecodeImage" in names else 0
         for name, where in listed[:decoded]:
-            # one that is left out at random would pass the dry step
+            # the dry step would miss a transform that is applied at random
             if kind_of(name) in ("random", "resize"):
                 check.error(
                     where,
@@ -209,11 +207,10 @@ def check_images(check: ConfigCheck) -> None:
             shape = check.at(*where, "image_shape")
             expected = TRANSFORMS[name].shape if name in TRANSFORMS else None
             if expected and shape is not None and not are_positive_numbers(shape, 3):
-                form, example = expected
                 check.error(
                     (*where, "image_shape"),
                     "bad_value",
-                    f"found {shown(shape)}, expected {form} in positive whole numbers, such as {example}.",
+                    f"found {shown(shape)}, expected {expected[0]} in positive whole numbers, such as {expected[1]}.",
                 )
     if "Train" in check.modes:
         if check.at("Train", "sampler", "name") == SCALE_SAMPLER:
@@ -222,7 +219,7 @@ def check_images(check: ConfigCheck) -> None:
 
 
 def _check_scales(check: ConfigCheck, path: Path) -> None:
-    """Check the sizes that a sampler of scales asks for."""
+    """Check the image sizes of a sampler of scales."""
     for key, fits, expected in _OF_SAMPLER:
         value = check.at(*path, key)
         if value is not None and not fits(value):
@@ -230,16 +227,16 @@ def _check_scales(check: ConfigCheck, path: Path) -> None:
     rounded = sampler_scales(check.config, "Train")
     small = [list(check.at(*path, "scales")[number]) for number, size in enumerate(rounded) if 0 in size]
     if small:
-        multiple = list(sampler_factor(check.config, "Train"))
         check.error(
             (*path, "scales"),
             "bad_value",
-            f"{small[0]} is rounded down to 0: sizes are multiples of divided_factor, {multiple}.",
+            f"{small[0]} is rounded down to 0: sizes are multiples of divided_factor, "
+            f"{list(sampler_factor(check.config, 'Train'))}.",
         )
 
 
 def _check_padding(check: ConfigCheck) -> None:
-    """Warn if a loss of CTC frames counts padding, since ``valid_ratio`` is not where it reads it."""
+    """Warn if a loss of CTC frames counts padding, since ``valid_ratio`` is not where the loss reads it."""
     path = ("Train", "dataset", "transforms")
     keys = kept_keys(check.at(*path)) if isinstance(check.at(*path), tuple) else None
     for name, entry in named_items(check.config, "Loss", "loss_config_list") if keys else ():
@@ -258,34 +255,31 @@ def _check_padding(check: ConfigCheck) -> None:
 def check_preprocessing(check: ConfigCheck) -> None:
     """Compare sizes, padding, channel order and normalisation of ``Train`` and ``Eval``.
 
-    Only what the config says is compared: a section whose images a plugin resizes is skipped. An Eval size must be
-    among the sizes that a MultiScaleSampler gives. ``eval_mode: true`` in Eval goes with padding in Train:
-    both keep the aspect ratio.
+    A section whose images a plugin resizes is not compared. The size of Eval must be one of the sizes of a
+    MultiScaleSampler. ``eval_mode: true`` in Eval fits padding in Train: both keep the aspect ratio.
     """
-    trained, evaluated = read_preprocessing(check.config, "Train"), read_preprocessing(check.config, "Eval")
+    trained, evaluated = (read_preprocessing(check.config, mode) for mode in ("Train", "Eval"))
     if trained is None or evaluated is None or check.at("Global", ALLOW) is True:
         return
-    found = list(_differences(check, trained, evaluated))
-    if not found:
-        return
-    lines = "".join(f"\n    {line}" for _, line in found)
-    check.error(
-        found[0][0],
-        "preprocessing_mismatch",
-        f"Eval prepares images differently from Train, which spoils its accuracy. {_FIX}{lines}",
-    )
+    differences = list(_differences(check, trained, evaluated))
+    if differences:
+        lines = "".join(f"\n    {line}" for _, line in differences)
+        check.error(
+            differences[0][0],
+            "preprocessing_mismatch",
+            f"Eval prepares images differently from Train, which spoils its accuracy. {_FIX}{lines}",
+        )
 
 
 def _differences(
     check: ConfigCheck, trained: Preprocessing, evaluated: Preprocessing
 ) -> Iterator[tuple[Path, str]]:
-    """Yield config path in Eval and a line for each difference."""
-    place = check.where(trained.path)
-    where = f"{dotted(trained.path)}, {place}" if place else dotted(trained.path)
+    """Yield a path in Eval and a line of the message for each difference."""
+    where = ", ".join(filter(None, (dotted(trained.path), check.where(trained.path))))
     resize = evaluated.path[:-1] if evaluated.path[-1] in ("image_shape", "scales") else evaluated.path
     if not _size_fits(trained, evaluated):
-        sizes = f"size: {_listed(evaluated.sizes)} in Eval, {_listed(trained.sizes)} in Train ({where})"
-        yield evaluated.path, sizes
+        sizes = f"{_listed(evaluated.sizes)} in Eval, {_listed(trained.sizes)} in Train"
+        yield evaluated.path, f"size: {sizes} ({where})"
     if evaluated.fit != trained.fit and {trained.fit, evaluated.fit} != {PAD, WIDEN}:
         path = resize if check.at(*resize, "padding") is None else (*resize, "padding")
         yield path, f"resizing: {evaluated.fit} in Eval, {trained.fit} in Train ({where})"
@@ -298,17 +292,14 @@ def _differences(
 
 
 def _size_fits(trained: Preprocessing, evaluated: Preprocessing) -> bool:
-    """Return True if each size of Eval is one of Train; only heights count where images are widened."""
+    """Return True if each size of Eval is one of Train; widths are not compared if images are widened."""
     if not trained.sizes or not evaluated.sizes:
         return True
-    if WIDEN in (trained.fit, evaluated.fit):
-        heights = {size[:2] for size in trained.sizes}
-        return all(size[:2] in heights for size in evaluated.sizes)
-    return set(evaluated.sizes) <= set(trained.sizes)
+    compared = 2 if WIDEN in (trained.fit, evaluated.fit) else 3  # channels and height, or also width
+    return {size[:compared] for size in evaluated.sizes} <= {size[:compared] for size in trained.sizes}
 
 
 def _listed(sizes: tuple[Size, ...]) -> str:
-    shown = [
-        f"{height}×{width}" + (f"×{channels}" if channels != 3 else "") for channels, height, width in sizes
-    ]
-    return ", ".join(shown)
+    return ", ".join(
+        f"{height}×{width}{'' if channels == 3 else f'×{channels}'}" for channels, height, width in sizes
+    )

@@ -34,15 +34,15 @@ def check_dictionary(check: ConfigCheck) -> None:
         check.error(_DICTIONARY, error.code, message)
         return
     except ConfigError:
-        return  # use_space_char is not a truth value, which the check of Global reports
+        return  # use_space_char is neither true nor false, which the check of Global reports
     line = charset.line_of_second_space
     if line is not None:
-        used = charset.ids(" ")[0]
+        [used] = charset.ids(" ")
         check.warning(
             ("Global", "use_space_char"),
             "space_twice",
-            f"{charset.path}:{line} is the space already: it gets the classes {line} and {used}, labels use {used}.\n"
-            f"  Fix: `use_space_char: false` for a new training; keep true for weights that were trained so.",
+            f"{charset.path}:{line} is the space too: it has the classes {line} and {used}, and labels use {used}.\n"
+            f"  Fix: `use_space_char: false` for a new training; keep true for weights that were trained with it.",
         )
     _check_unknown_symbol(check, charset)
     with no_log(), suppress(ConfigError):  # a wrong head_list is reported by the check of Architecture
@@ -52,7 +52,7 @@ def check_dictionary(check: ConfigCheck) -> None:
 
 
 def _check_unknown_symbol(check: ConfigCheck, charset: Charset) -> None:
-    """Check that the symbol of ``unknown_char: map`` is a class of its own, which the host's encoder finds."""
+    """Check that the symbol of ``unknown_char: map`` is a line of the dictionary, and not the space."""
     path = ("Global", "unknown_symbol")
     symbol = check.at(*path)
     if check.at("Global", "unknown_char") != "map":
@@ -63,15 +63,13 @@ def _check_unknown_symbol(check: ConfigCheck, charset: Charset) -> None:
                 "it has no effect without `unknown_char: map`. Fix: set that, or remove it.",
             )
     elif symbol is None:
-        check.missing(
-            path, "`unknown_char: map` needs it: a line of the dictionary, such as `unknown_symbol: □`"
-        )
+        check.missing(path, "`unknown_char: map` needs a line of the dictionary, such as `unknown_symbol: □`")
     elif isinstance(symbol, str) and (len(symbol) != 1 or symbol == " " or symbol not in charset.characters):
         check.error(
             path,
             "bad_value",
-            f"found {symbol!r}, expected one character that is a line of {charset.name}, and not the space. Fix: add a "
-            f"line with a character that no label has, such as □.",
+            f"found {symbol!r}, expected one character that is a line of {charset.name}, but not the space. Fix: add "
+            f"a line with a character that no label has, such as □.",
         )
 
 
@@ -99,8 +97,8 @@ def _check_label_files(check: ConfigCheck, mode: str) -> None:
     if problem is not None:
         check.error(path, problem.code, problem.message)
         return
-    files = {path: listed} if isinstance(listed, str) else dict(enumerate(listed or ()))
-    for where, name in files.items():
+    names = [(path, listed)] if isinstance(listed, str) else enumerate(listed or ())
+    for where, name in names:
         if not Path(name).is_file():
             at = where if isinstance(where, tuple) else (*path, str(where))
             check.error(at, "missing_file", f"there is no file {name} (from {Path.cwd()}). {_FIX_PATH}")
@@ -118,9 +116,9 @@ def _check_folder(check: ConfigCheck, path: KeyPath) -> None:
 
 
 def weights_to_load(config: Config, role: str) -> Iterator[tuple[KeyPath, object]]:
-    """Yield path and value of the keys of weights that a role reads: of the whole model, or else of the sub-models.
+    """Yield path and value of the keys of weights that a role reads: those of the whole model, else of sub-models.
 
-    Beside official weights, which are of one network, a frozen sub-model needs its own.
+    Official weights have only one network, so a frozen sub-model beside it needs its own weights.
     """
     keys: list[KeyPath] = [("Global", key) for key in ("checkpoints", "pretrained_model")]
     whole = next((key for key in keys if config.at(key, None)), ())
@@ -133,7 +131,7 @@ def weights_to_load(config: Config, role: str) -> Iterator[tuple[KeyPath, object
 
 
 def _check_weights(check: ConfigCheck, path: KeyPath, name: str) -> None:
-    """Report missing weights; a checkpoint with a journal is not missing, since loading finishes it."""
+    """Report missing weights. A checkpoint with a journal is not missing, since loading it completes it."""
     prefix = Path(name.removesuffix(".pdparams"))
     if Path(f"{prefix}.pdparams").is_file() or is_official(name):  # a run downloads official weights
         return

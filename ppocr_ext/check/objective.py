@@ -33,7 +33,7 @@ _INDICATOR = ValueRule("text", choices=("acc", "norm_edit_dis"))
 
 
 def check_loss(check: ConfigCheck) -> None:
-    """Check the loss, and the losses that it is made of."""
+    """Check the loss, and the losses in its list."""
     component = check.named_component(LOSSES, ("Loss",))
     if component not in (CombinedLoss, MultiLoss):
         return
@@ -43,16 +43,16 @@ def check_loss(check: ConfigCheck) -> None:
     of_branches = component is MultiLoss
     seen: set[str] = set()
     for name, path in check.items(*listed):
-        # a second center loss of another name would pull the same frames
-        same = set(CENTER_LOSSES) if name in CENTER_LOSSES else {name} if of_branches else set()
-        if same & seen:
+        # two center losses of different names would pull the same frames twice
+        same = CENTER_LOSSES if name in CENTER_LOSSES else (name,) if of_branches else ()
+        if not seen.isdisjoint(same):
             check.error(path, "duplicate_item", f"{name} is listed twice. Fix: keep one.")
         _check_listed_loss(check, name, path, of_branches)
         seen.add(name)
 
 
 def _check_listed_loss(check: ConfigCheck, name: str, path: Path, of_branches: bool) -> None:
-    """Check one loss of a MultiLoss (``of_branches``), or of a CombinedLoss, where each needs a weight."""
+    """Check one loss of a MultiLoss (``of_branches``) or of a CombinedLoss, in which each loss needs a weight."""
     if of_branches and name not in MULTI_LOSSES:
         check.error(
             path,
@@ -61,7 +61,8 @@ def _check_listed_loss(check: ConfigCheck, name: str, path: Path, of_branches: b
         )
         return
     weighted = not of_branches or name in CENTER_LOSSES
-    component, options = check.component(LOSSES, name, path), check.mapping(*path)
+    component = check.component(LOSSES, name, path)
+    options = check.mapping(*path)
     if component is not None:
         check.check_keys(path, component, options, extra=("weight",) if weighted else ())
     if weighted and (not of_branches or "weight" in options):
@@ -92,18 +93,18 @@ def check_optimizer(check: ConfigCheck) -> None:
 
 
 def _regularizer_keys(name: Any = None, factor: float = 0.0) -> None:
-    """Take the keys of ``Optimizer.regularizer``."""
+    """Have the keys of ``Optimizer.regularizer`` as parameters."""
 
 
 def check_decoder(check: ConfigCheck) -> None:
-    """Check ``PostProcess``: the host's decoder, which gets all of ``Global`` too."""
+    """Check ``PostProcess``; the host gives its decoder all keys of ``Global`` too."""
     options = check.mapping("PostProcess")
-    component = (
-        check.host_component("decoder", options.get("name"), ("PostProcess", "name")) if options else None
-    )
+    if not options:
+        return
+    component = check.host_component("decoder", options.get("name"), ("PostProcess", "name"))
     if component is not None:
-        given = [str(key) for key in check.mapping("Global")]
-        check.check_keys(("PostProcess",), component, options, injected=given, extra=("name", *given))
+        of_global = [str(key) for key in check.mapping("Global")]
+        check.check_keys(("PostProcess",), component, options, of_global, ("name", *of_global))
 
 
 def check_metric(check: ConfigCheck) -> None:
@@ -114,8 +115,8 @@ def check_metric(check: ConfigCheck) -> None:
     component = check.component(METRICS, options.get("name"), ("Metric", "name"))
     extra = {"name", "main_indicator"}
     if component is DistillationMetric:
-        name = options.get("base_metric_name", "RecMetric")
-        base = check.component(METRICS, name, ("Metric", "base_metric_name"))
+        base_name = options.get("base_metric_name", "RecMetric")
+        base = check.component(METRICS, base_name, ("Metric", "base_metric_name"))
         if base is None:
             return
         extra |= component_keys(base).named
@@ -130,8 +131,8 @@ def check_metric(check: ConfigCheck) -> None:
 _RATES = ("learning_rate", "max_lr")
 _LARGEST = sys.float_info.max
 _DECAY = "{:g} pulls all weights to 0 faster than they learn. Fix: 0.05 (AdamW), 3e-5 (L2 of Adam)."
-_FADES = "found {:g}: earlier gradients never fade, so the weights grow without end. Fix: 0.9."
-# key of Optimizer, the greatest value without a warning, code, and message
+_FADES = "found {:g}: earlier gradients never fade, so the weights grow forever. Fix: 0.9."
+# key of Optimizer, the greatest value that gives no warning, code, and message
 _MOST = (
     (("weight_decay",), 1.0, "high_weight_decay", _DECAY),
     (("regularizer", "factor"), 0.1, "high_weight_decay", _DECAY),  # PaddleOCR's configs have 1e-5 to 1e-4
@@ -141,17 +142,18 @@ _MOST = (
 
 
 class RateLimits(NamedTuple):
-    """The learning rate, and the rate divided by the samples of a step, above which a warning is given.
+    """The greatest learning rate without a warning, and the greatest rate per sample of a step.
 
-    PaddleOCR's recognition configs and the shipped ones stay below all of them (tests in tests/check).
+    PaddleOCR's recognition configs and the shipped ones stay below all of these limits (tests in tests/check).
     """
 
     rate: float
     per_sample: float
 
     def allow(self, rate: float, samples: int) -> bool:
-        """Return True if a rate with these samples of a step gives no warning."""
-        return not (rate > self.rate or rate / samples > self.per_sample)  # NaN is reported as such
+        """Return True if a rate gives no warning with so many samples per step."""
+        # True for NaN, which another check reports
+        return not (rate > self.rate or rate / samples > self.per_sample)
 
 
 _ADAPTIVE = (RateLimits(0.01, 1e-3), RateLimits(0.001, 2e-5))  # with and without a gradient clip
@@ -178,7 +180,7 @@ def check_training(check: ConfigCheck) -> None:
 
 
 def _check_rate(check: ConfigCheck) -> None:
-    """Compare the learning rate with what the optimizer bears."""
+    """Compare the learning rate with the limits of the optimizer."""
     rate, path = _highest_rate(check)
     samples = samples_per_step(check.config, check.processes)
     constant: KeyPath = ("Optimizer", "lr", "learning_rate")
@@ -188,10 +190,8 @@ def _check_rate(check: ConfigCheck) -> None:
             "zero_learning_rate",
             "found 0, so nothing is trained. Fix: a rate above 0, such as 0.001 (AdamW).",
         )
-    if not rate or samples is None:
-        return
     name = str(check.at("Optimizer", "name"))
-    if name not in _LIMITS:
+    if not rate or samples is None or name not in _LIMITS:
         return
     clipped, free = _LIMITS[name]
     of_sample = (
@@ -202,8 +202,8 @@ def _check_rate(check: ConfigCheck) -> None:
         check.warning(
             path,
             "high_learning_rate",
-            f"{of_sample} (more than {clipped.rate:g}, or {clipped.per_sample:g} a sample): the loss often becomes "
-            f"NaN, or CTC reads only blanks. Fix: a lower rate, or a larger batch.",
+            f"{of_sample} (the limits are {clipped.rate:g}, and {clipped.per_sample:g} a sample): the loss often "
+            f"becomes NaN, or CTC reads only blanks. Fix: a lower rate, or a larger batch.",
         )
     elif not is_clipped and not free.allow(rate, samples):
         check.warning(
@@ -215,9 +215,9 @@ def _check_rate(check: ConfigCheck) -> None:
 
 def _highest_rate(check: ConfigCheck) -> tuple[float, KeyPath]:
     """Return the highest learning rate of the schedule, with its path; 0 if there is none."""
+    values = listed(check.at("Optimizer", "lr", "values"))  # of Piecewise
     paths: list[KeyPath] = [("Optimizer", "lr", key) for key in _RATES]
-    values = check.at("Optimizer", "lr", "values")  # of Piecewise
-    paths += [("Optimizer", "lr", "values", str(index)) for index in range(len(listed(values)))]
+    paths += [("Optimizer", "lr", "values", str(index)) for index in range(len(values))]
     return max((_number(check.at(*path)) or 0.0, path) for path in paths)
 
 
@@ -241,10 +241,11 @@ def _check_batch(check: ConfigCheck) -> None:
     size = _number(check.at(*path))
     if check.at("Train", "sampler", "name") != SCALE_SAMPLER or size is None or size >= 1:
         return
-    goes_on = check.at("Train", "sampler", "fix_bs") is False
-    effect = "every batch has one sample" if goes_on else "PaddleOCR's sampler never ends"
-    report = check.warning if goes_on else check.error
-    report(path, "small_batch", f"found {size:g}: {effect}. Fix: the batch size, such as 64.")
+    fix = "Fix: the batch size, such as 64."
+    if check.at("Train", "sampler", "fix_bs") is False:
+        check.warning(path, "small_batch", f"found {size:g}: every batch has one sample. {fix}")
+    else:
+        check.error(path, "small_batch", f"found {size:g}: PaddleOCR's sampler never ends. {fix}")
 
 
 def _check_loss_weights(check: ConfigCheck) -> None:
@@ -262,7 +263,7 @@ def _check_loss_weights(check: ConfigCheck) -> None:
 
 
 def _check_evaluated(check: ConfigCheck) -> None:
-    """Warn of a decoder or a metric that sees only a frozen sub-model, whose accuracy never changes."""
+    """Warn if the decoder or the metric reads only frozen sub-models, whose accuracy never changes."""
     for path in (("PostProcess", "model_name"), ("Metric", "key")):
         value = check.at(*path)
         names = value if isinstance(value, tuple) else (value,)
@@ -276,7 +277,7 @@ def _check_evaluated(check: ConfigCheck) -> None:
 
 
 def _number(value: Any) -> float | None:
-    """Return a number, None for anything else."""
+    """Return ``value`` as a float if it is a number; else None."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(max(min(value, _LARGEST), -_LARGEST))  # a whole number may be larger than any float
+    return float(max(min(value, _LARGEST), -_LARGEST))  # a whole number may be too large for a float

@@ -25,7 +25,7 @@ _OF_DATA = {
     "loader.shuffle": _TRUTH,
     "loader.drop_last": _TRUTH,
     "loader.use_shared_memory": _TRUTH,
-    "dataset.ratio_list": _SHARE,  # PaddleOCR draws this share of a label file's lines without replacement
+    "dataset.ratio_list": _SHARE,  # above 1 PaddleOCR fails: it draws a line of a label file at most once
     "dataset.transforms.DecodeImage.img_mode": ValueRule("text", choices=COLORS),  # GRAY fails
 }
 _OF_OPTIMIZER = {
@@ -36,22 +36,22 @@ _OF_OPTIMIZER = {
     ),
     "lr.values": _NOT_NEGATIVE,
 }
-_LISTS = ("ratio_list", "values")  # whose items are checked one by one
-_AVERAGE = "asks PaddleOCR for an average of its own"
-# a key of Global, path and value that exclude it, and why
+_LISTS = ("ratio_list", "values")  # the items of these are checked one by one
+_AVERAGE = "asks PaddleOCR for its own average"
+# a key of Global, the path and the value that cannot go with it, and the reason
 _CONFLICTS = (
     ("recompute", ("Global", "to_static"), True, "a network that `to_static` compiles keeps its activations"),
     ("ema", ("Global", "start_ema"), True, f"`start_ema: true` {_AVERAGE}"),
     ("ema", ("Architecture", "algorithm"), "SRN", f"`algorithm: SRN` {_AVERAGE}"),
 )
 _IGNORED_IN_EVAL = {
-    "drop_last": "every sample is evaluated, so it counts as false; PaddleOCR would skip the last ones.",
-    "shuffle": "samples are evaluated in the data's order, so it counts as false.",
+    "drop_last": "it counts as false, since every sample is evaluated; PaddleOCR would skip the last ones.",
+    "shuffle": "it counts as false, since samples are evaluated in the order of the data.",
 }
 
 
 def check_sections(check: ConfigCheck) -> None:
-    """Report sections that nothing reads, and those that the role needs and the config lacks."""
+    """Report sections that nothing reads, and missing sections that the role needs."""
     for name in check.config:
         if name not in _SECTIONS + _ALSO_READ:
             check.unknown_key((str(name),), _SECTIONS + _ALSO_READ)
@@ -77,9 +77,10 @@ def check_global(check: ConfigCheck) -> None:
         else:
             check.unknown_key(path, GLOBAL_KEYS)
     if check.unloaded_plugins:
-        names = ", ".join(check.unloaded_plugins)
         check.warning(
-            ("Global", "plugins"), PLUGIN, f"not imported: {names}. Fix: `--import-plugins` runs their code."
+            ("Global", "plugins"),
+            PLUGIN,
+            f"not imported: {', '.join(check.unloaded_plugins)}. Fix: `--import-plugins` runs their code.",
         )
     _check_engine(check)
     if check.role == "train":
@@ -93,7 +94,7 @@ def check_global(check: ConfigCheck) -> None:
 
 
 def _check_engine(check: ConfigCheck) -> None:
-    """Report that packages of the engine that the role uses are not installed; engines compute only on a CPU."""
+    """Report that the engine of the role is not installed; engines are used only on a CPU."""
     name = {"train": "teacher_engine", "eval": "eval_engine"}.get(check.role)
     if name is None or any(check.at("Global", f"use_{kind}") is True for kind in DEVICES):
         return
@@ -104,12 +105,12 @@ def _check_engine(check: ConfigCheck) -> None:
 
 
 def _check_hooks(check: ConfigCheck) -> None:
-    """Report hooks that could do nothing, or that PaddleOCR's loop would undo."""
+    """Report hooks that would have no effect, or that do not work with another value."""
     if check.at("Global", "early_stop") is not None and check.at("Eval") is None:
         check.error(
             ("Global", "early_stop"),
             "missing_section",
-            "there is no Eval, so the run never learns whether it gets better. Fix: give Eval, or remove it.",
+            "there is no Eval, so the run never knows if it gets better. Fix: give Eval, or remove this key.",
         )
     for key, path, value, reason in _CONFLICTS:
         if check.at("Global", key) not in (None, False) and check.at(*path) == value:
@@ -117,7 +118,7 @@ def _check_hooks(check: ConfigCheck) -> None:
 
 
 def check_values(check: ConfigCheck) -> None:
-    """Report wrong values outside Global, and options that an evaluation does not follow."""
+    """Report wrong values outside Global, and values that an evaluation ignores."""
     rules = {(mode, *key.split(".")): rule for mode in check.modes for key, rule in _OF_DATA.items()}
     if check.role == "train":
         rules |= {("Optimizer", *key.split(".")): rule for key, rule in _OF_OPTIMIZER.items()}

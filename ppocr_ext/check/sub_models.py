@@ -1,4 +1,4 @@
-"""Check what the losses of a distillation teach, and that a frozen sub-model has weights to teach with."""
+"""Check which sub-models the losses of a distillation teach, and that each frozen sub-model has weights."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ppocr_ext.errors import PPOCRExtError
 from ppocr_ext.registry import LOSSES
 
 ALLOW_UNTRAINED = "allow_untrained_teacher"
-UNTRAINED = "missing_weights"  # code of a frozen sub-model without weights: a warning of the check, an error of `train`
+UNTRAINED = "missing_weights"  # of a frozen sub-model: a warning of the check, an error of `train`
 
 
 def loss_parts(config: Config) -> Iterator[tuple[Callable[..., Any], Path]]:
-    """Yield the losses that ``Loss`` is made of, each with the path of its options.
+    """Yield each loss of ``Loss`` with the path of its options.
 
     Raises:
-        UnknownComponentError: nobody has one of them.
+        UnknownComponentError: a loss does not exist.
     """
     name = config.at("Loss.name", None)
     if name in LIST_LOSSES:
@@ -46,14 +46,14 @@ def is_frozen(check: ConfigCheck, name: Any) -> bool:
 def check_sub_models(check: ConfigCheck) -> None:
     """Check that each loss teaches a trained sub-model, each trained one is taught, and each frozen one has weights.
 
-    A loss that is not ours may teach any sub-model: then only pairs and lists are checked.
+    With a loss that is not ours, which may teach any sub-model, only pairs and lists are checked.
     """
     names = set(map(str, check.mapping("Architecture", "Models")))
     frozen = {name for name in names if is_frozen(check, name)}
-    with suppress(PPOCRExtError):  # a loss that nobody has, which the check of Loss reports
+    with suppress(PPOCRExtError):  # a loss that does not exist, which the check of Loss reports
         parts = list(loss_parts(check.config))
         reached = set().union(*(_check_part(check, *part) for part in parts))
-        # losses that name no sub-model at all do not fit the networks, which the dry step says
+        # if no loss names a sub-model, the losses do not fit the networks, and the dry step reports it
         judged = all(_is_ours(loss) for loss, _ in parts) and any(
             check.at(*path, f"model_name_{kind}") for _, path in parts for kind in ("list", "pairs")
         )
@@ -72,16 +72,16 @@ def check_sub_models(check: ConfigCheck) -> None:
 
 
 def _check_part(check: ConfigCheck, loss: Any, path: Path) -> set[str]:
-    """Report what a loss would teach a frozen sub-model in vain; return the sub-models that get a gradient from it."""
+    """Report frozen sub-models that a loss is to teach; return the sub-models that get a gradient from the loss."""
     reached = set(map(str, listed(check.at(*path, "model_name_list"))))
     idle = {name for name in reached if is_frozen(check, name)}
     if idle:
-        # beside others it only costs time, as in a config of PaddleOCR whose teacher was frozen
+        # if other sub-models are taught too, it only costs time; a config of PaddleOCR does this
         report = check.error if idle == reached else check.warning
         report(
             (*path, "model_name_list"),
             "frozen_is_taught",
-            f"{', '.join(sorted(idle))} is frozen and learns nothing from labels. Fix: name only trained sub-models.",
+            f"{', '.join(sorted(idle))} is frozen and learns nothing. Fix: name only trained sub-models.",
         )
     pairs = listed(check.at(*path, "model_name_pairs"))
     for pair in pairs if all(isinstance(each, tuple) for each in pairs) else (pairs,):
@@ -103,5 +103,5 @@ def _is_ours(loss: Any) -> bool:
 
 
 def listed(value: Any) -> tuple[Any, ...]:
-    """Return a list of the config; an empty one for anything else, which other checks report."""
+    """Return ``value`` if it is a list of the config; else an empty list: other checks report the value."""
     return value if isinstance(value, tuple) else ()

@@ -14,6 +14,7 @@ import textwrap
 import time
 import traceback
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -30,9 +31,10 @@ examples:
 
   ppocr-ext doctor --components               which networks, losses, … a config can name, ours and the host's
 
-It leaves with 0 if training can run, with 1 if it cannot.
+exit code: 0 training can run, 1 it cannot.
 """
 
+_FIX_LINE = "\n        fix it: "
 _PYTHONS = ((3, 10), (3, 12))
 _PADDLES = ("paddlepaddle", "paddlepaddle-gpu")
 _OPENCVS = (
@@ -65,11 +67,11 @@ _TINY_MODEL = {
 
 
 class CheckResult(NamedTuple):
-    """What one check of the installation found.
+    """The result of one check of the installation.
 
     Attributes:
-        level: ``"note"``: only some commands lack it; ``"FAIL"``: training cannot run.
-        text: what was found.
+        level: ``"note"``: only some commands cannot run; ``"FAIL"``: training cannot run.
+        text: what the check found.
         fix: the command that fixes it; empty if there is nothing to fix.
     """
 
@@ -82,7 +84,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     add_host_argument(parser)
     parser.add_argument(
-        "--components", action="store_true", help="list what a config can name, and whose each part is"
+        "--components",
+        action="store_true",
+        help="list the components that a config can name, ours and the host's",
     )
 
 
@@ -97,16 +101,12 @@ def run(args: argparse.Namespace) -> int:
         groups["devices"] = check_devices()
         groups["training step"] = check_training_step(args.debug, args.host)
     failures = _failures(groups)
-    verdict = (
-        "Training can run." if not failures else f"Training cannot run: {failures} to fix, see FAIL below."
-    )
+    verdict = f"Training cannot run: {failures} to fix, see FAIL below." if failures else "Training can run."
     print(f"ppocr-ext {__version__}: {verdict}")
     for title, results in groups.items():
         print(f"\n{title}")
         for level, text, fix in results:
-            print(f"  {level:<5} {text}")
-            if fix:
-                print(f"        fix it: {fix}")
+            print(f"  {level:<5} {text}{fix and f'{_FIX_LINE}{fix}'}")
     if args.components and not failures:
         _print_components()
     return int(failures > 0)
@@ -125,7 +125,7 @@ def check_python() -> list[CheckResult]:
 
 
 def check_paddle() -> list[CheckResult]:
-    """Check that Paddle is installed once, and can be imported."""
+    """Check that exactly one build of Paddle is installed, and that it can be imported."""
     installed = _versions(_PADDLES)
     reinstall = f"pip uninstall -y {' '.join(_PADDLES)} && {INSTALL_PADDLE}"
     if len(installed) > 1:
@@ -136,26 +136,24 @@ def check_paddle() -> list[CheckResult]:
     try:
         with quiet_imports():
             paddle = importlib.import_module("paddle")
-    except ModuleNotFoundError as reason:
-        return [CheckResult("FAIL", f"Paddle cannot be imported: {reason}", f"pip install {reason.name}")]
-    except Exception as reason:  # a broken build may raise anything
-        return [CheckResult("FAIL", f"Paddle cannot be imported: {_first_line(reason)}", reinstall)]
+    except Exception as reason:  # a broken build may raise any exception
+        fix = f"pip install {reason.name}" if isinstance(reason, ModuleNotFoundError) else reinstall
+        return [CheckResult("FAIL", f"Paddle cannot be imported: {_first_line(reason)}", fix)]
     build = "CUDA" if paddle.is_compiled_with_cuda() else "CPU"
     return [CheckResult("ok", f"Paddle {paddle.__version__} ({build} build)")]
 
 
 def check_arrays() -> list[CheckResult]:
-    """Check that numpy and OpenCV can be imported, and that the OpenCV packages have one version."""
+    """Check that NumPy and OpenCV can be imported, and that the OpenCV packages have the same version."""
     results = []
     for module, name, fix in (
         ("numpy", "numpy", "pip install --force-reinstall numpy"),
-        # The build with windows needs libraries of the desktop that servers and containers lack.
+        # The other build of OpenCV needs libraries of a desktop, which servers and containers lack.
         ("cv2", "OpenCV", "pip install --force-reinstall --no-deps opencv-python-headless"),
     ):
         try:
-            version = importlib.import_module(module).__version__
-            results.append(CheckResult("ok", f"{name} {version}"))
-        except Exception as reason:  # as above
+            results.append(CheckResult("ok", f"{name} {importlib.import_module(module).__version__}"))
+        except Exception as reason:  # a broken build may raise any exception
             results.append(CheckResult("FAIL", f"{name} cannot be imported: {_first_line(reason)}", fix))
     opencvs = _versions(_OPENCVS)
     if len(set(opencvs.values())) > 1:
@@ -167,32 +165,26 @@ def check_arrays() -> list[CheckResult]:
 
 def check_quickstart() -> list[CheckResult]:
     """Check the packages that only some commands need."""
-    results = []
-    for module, purpose, extra in (
-        ("captcha", "draws CAPTCHAs", "quickstart"),
-        ("matplotlib", "has fonts and draws the map of centers", "quickstart"),
-        ("paddle2onnx", "writes ONNX files in `export`", "onnx"),
-    ):
-        if importlib.util.find_spec(module) is None:
-            text = f"{module} is not installed: it {purpose}"
-            results.append(CheckResult("note", text, f"pip install 'ppocr-ext[{extra}]'"))
-        else:
-            results.append(CheckResult("ok", f"{module} {importlib.metadata.version(module)}"))
-    return results
+    return [
+        CheckResult("ok", f"{module} {importlib.metadata.version(module)}")
+        if importlib.util.find_spec(module)
+        else CheckResult(
+            "note", f"{module} is not installed: it {purpose}", f"pip install 'ppocr-ext[{extra}]'"
+        )
+        for module, purpose, extra in (
+            ("captcha", "draws CAPTCHAs", "quickstart"),
+            ("matplotlib", "has fonts and draws the map of centers", "quickstart"),
+            ("paddle2onnx", "writes ONNX files in `export`", "onnx"),
+        )
+    ]
 
 
 def check_folder() -> list[CheckResult]:
     """Check that the current folder can be written to, where runs go by default."""
     here = Path.cwd()
-    if os.access(here, os.W_OK):
-        return []
-    return [
-        CheckResult(
-            "note",
-            f"nothing can be written to the current folder {here}; runs go there by default",
-            "ppocr-ext train … -o Global.save_model_dir=/a/folder/that/can/be/written",
-        )
-    ]
+    fix = "ppocr-ext train … -o Global.save_model_dir=/a/folder/that/can/be/written"
+    text = f"nothing can be written to the current folder {here}; runs go there by default"
+    return [] if os.access(here, os.W_OK) else [CheckResult("note", text, fix)]
 
 
 def check_host(path: str | None, debug: bool = False) -> list[CheckResult]:
@@ -200,25 +192,22 @@ def check_host(path: str | None, debug: bool = False) -> list[CheckResult]:
     from ppocr_ext.host import open_host
 
     try:
-        host = open_host(path)
+        return [CheckResult("ok", str(open_host(path)))]
     except HostError as reason:
         if debug:
             traceback.print_exc()
         return [CheckResult("FAIL", str(reason))]  # its message has the command that fixes it
-    return [CheckResult("ok", str(host))]
 
 
 def check_devices() -> list[CheckResult]:
-    """List what Paddle can compute on."""
+    """List the devices that Paddle can compute on."""
     import paddle
 
     results = [CheckResult("ok", f"CPU, {os.cpu_count()} cores")]
     if paddle.is_compiled_with_cuda():
-        count = paddle.device.cuda.device_count()
-        names = [paddle.device.cuda.get_device_name(index) for index in range(count)]
-        results.append(
-            CheckResult("ok", f"{count} GPU: {', '.join(names)}" if count else "no GPU is visible")
-        )
+        gpus = range(paddle.device.cuda.device_count())
+        names = ", ".join(map(paddle.device.cuda.get_device_name, gpus))
+        results.append(CheckResult("ok", f"{len(gpus)} GPU: {names}" if gpus else "no GPU is visible"))
     return results
 
 
@@ -226,14 +215,13 @@ def check_training_step(debug: bool = False, host: str | None = None) -> list[Ch
     """Run one training step of a tiny SVTRv2 with CTC. ``debug`` prints the traceback of a failure."""
     try:
         seconds, loss = training_step()
-    except Exception as reason:  # whatever fails here fails in training
+    except Exception as reason:  # what fails here also fails in training
         if debug:
             traceback.print_exc()
         return [CheckResult("FAIL", _first_line(reason), command_line("doctor", "--debug", host=host))]
     if not math.isfinite(loss):
-        return [
-            CheckResult("FAIL", f"the loss of a tiny SVTRv2 is {loss}", "pip install -U 'ppocr-ext[cpu]'")
-        ]
+        text = f"the loss of a tiny SVTRv2 is {loss}"
+        return [CheckResult("FAIL", text, "pip install -U 'ppocr-ext[cpu]'")]
     return [CheckResult("ok", f"tiny SVTRv2: forward and backward in {seconds:.2f} s, loss {loss:.2f}")]
 
 
@@ -271,30 +259,24 @@ def _print_components() -> None:
         owner = "ours, the host has none" if package in host.grafted else "the host's, for its own scripts"
         print(f"  ppocr.{package:<18} {owner}")
     print("\ncomponents that a configuration can name; where both have one, ours is used")
-    indent = " " * 16
     for kind, registry in BY_KIND.items():
         print(f"  {kind}")
         ours = registry.names()
         theirs = [name for name in host.component_names(kind) if name not in ours]
         for owner, names in (("ours", ours), ("the host's", theirs)):
-            listed = textwrap.fill(
-                ", ".join(names) or "none", 110, initial_indent=indent, subsequent_indent=indent
-            )
-            print(f"    {owner:<12}{listed.lstrip()}")
+            listed = f"    {owner:<12}{', '.join(names) or 'none'}"
+            print(textwrap.fill(listed, 110, subsequent_indent=" " * 16))
 
 
 def _versions(names: tuple[str, ...]) -> dict[str, str]:
     """Return the versions of those distributions that are installed."""
-    found = {}
+    versions = {}
     for name in names:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
+        with suppress(importlib.metadata.PackageNotFoundError):
+            versions[name] = importlib.metadata.version(name)
+    return versions
 
 
 def _first_line(reason: BaseException) -> str:
     """Return type and first line of an exception."""
-    lines = str(reason).splitlines() or ["no reason given"]
-    return f"{type(reason).__name__}: {lines[0]}"
+    return f"{type(reason).__name__}: {(str(reason).splitlines() or ['no reason given'])[0]}"

@@ -1,8 +1,8 @@
-"""What all tests of a head's structure share: findings, its outputs for changed inputs, what its loss wants."""
+"""Probe a head: its outputs for changed inputs, what its loss wants, and the tests that need no label order."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,18 +17,18 @@ from ppocr_ext.sanity.subject import TrainedHead
 
 Verdict = Literal["ok", "fault", "not tested"]
 _SHIFTS = (1, 0, 2, -1)  # the usual ones first
-_NOISE = 0.1  # of the spread of a weight
-_NOISE_OF_CONSTANTS = 0.05  # of weights that are all equal, such as zeros
+_NOISE = 0.1  # share of the standard deviation of a weight
+_NOISE_OF_CONSTANTS = 0.05  # standard deviation, for a weight whose numbers are all equal, such as zeros
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What one test of a head says.
+    """The result of one test of a head.
 
     Attributes:
-        code: the test, such as ``positions``.
+        code: name of the test, such as ``positions``.
         verdict: ``fault``, ``ok`` or ``not tested``.
-        message: what was done and seen; of a fault what it means, what was done and seen, and the fix, a line each.
+        message: what was done and seen. For a fault three lines: what it means, what was done and seen, and the fix.
     """
 
     code: str
@@ -37,7 +37,7 @@ class Finding:
 
 
 def fault(code: str, meaning: str, seen: str, fix: str) -> Finding:
-    """Return a finding of a mistake."""
+    """Return the finding of a fault."""
     return Finding(code, "fault", f"{meaning}\n  {seen}\n  Fix: {fix}")
 
 
@@ -59,19 +59,17 @@ def keep_weights(model: nn.Layer) -> Iterator[None]:
 
 @contextmanager
 def open_probe(head: TrainedHead) -> Iterator[HeadProbe]:
-    """Give a probe of ``head`` in eval mode, at its first weights, those of its layer slightly changed.
+    """Give a probe of ``head`` in eval mode, at its first weights; the weights of its layer are slightly changed.
 
-    A part that begins at zero, such as learned positions or a gate, would look like one that is missing.
+    Without the change, a part whose weights begin at zero, such as learned positions or a gate, would seem to be
+    missing.
     """
-    model = head.model
-    with keep_weights(model):
+    with keep_weights(head.model):
         head.restart(1.0)
-        for layer in model.sublayers(include_self=True):
+        for layer in head.model.sublayers(include_self=True):
             layer.training = False  # not eval(), which also switches Paddle's tracer
         draw = np.random.default_rng(0)
-        for parameter in head.layer.parameters():
-            if parameter.stop_gradient:
-                continue
+        for parameter in (each for each in head.layer.parameters() if not each.stop_gradient):
             values = parameter.astype("float32").numpy()
             spread = float(values.std()) * _NOISE or _NOISE_OF_CONSTANTS
             noise = draw.standard_normal(values.shape).astype("float32") * spread
@@ -91,13 +89,12 @@ class HeadProbe:
 
     def logits(self, ids: np.ndarray | None = None, images: np.ndarray | None = None) -> np.ndarray:
         """Return the output float64 [B, L, C] for other label ids [B, N] or other images [B, 3, H, W]."""
-        head = self.head
         labels = list(self.head.labels)
         if ids is not None:
             labels[0] = like(labels[0], ids)
-        shown = head.images if images is None else like(head.images, images)
+        changed = None if images is None else like(self.head.images, images)
         with paddle.no_grad():
-            return head.output(shown, labels).astype("float32").numpy().astype("float64")
+            return self.head.output(changed, labels).astype("float32").numpy().astype("float64")
 
     @cached_property
     def base(self) -> np.ndarray:
@@ -106,20 +103,20 @@ class HeadProbe:
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
-        """Return the shape of the output, found without ids that the head may not know; () if it is not a tensor."""
+        """Return the shape of the output, or () if it is no tensor; all ids are 0 here, since the head knows these."""
         labels = list(self.head.labels)
         if self.ids is not None:
             labels[0] = paddle.zeros_like(labels[0])
         with paddle.no_grad():
-            output = self.head.output(self.head.images, labels)
+            output = self.head.output(labels=labels)
         return tuple(output.shape) if isinstance(output, paddle.Tensor) else ()
 
     @cached_property
     def trouble(self) -> str:
         """Return why outputs cannot be compared; empty if they can."""
         if len(self.shape) != 3:
-            found = f"of the shape {list(self.shape)}" if self.shape else "no tensor"
-            return f"The head's output in training is {found}, not logits [batch, places, classes]"
+            kind = f"of the shape {list(self.shape)}" if self.shape else "no tensor"
+            return f"The head's output in training is {kind}, not logits [batch, places, classes]"
         if not np.isfinite(self.base).all():
             return "The output has infinite or NaN values"
         if self.change(self.logits()).max() > 1e-3:
@@ -133,7 +130,7 @@ class HeadProbe:
 
     @cached_property
     def ids(self) -> np.ndarray | None:
-        """Return the label ids int64 [B, N] that the head gets; None if its first label is something else."""
+        """Return the label ids int64 [B, N] that the head gets; None if its first label is of another form."""
         first = self.head.labels[0] if self.head.labels else None
         if first is None or first.ndim != 2 or first.is_floating_point() or first.shape[1] < 2:
             return None
@@ -152,7 +149,7 @@ class HeadProbe:
 
     @cached_property
     def begins_with_mark(self) -> bool:
-        """Return whether all labels begin with the same entry, which is none of their characters."""
+        """Return True if all labels begin with the same entry, and it is not one of their characters."""
         if self.ids is None or self.counts is None:
             return False
         firsts = set(self.ids[:, 0].tolist())
@@ -161,13 +158,12 @@ class HeadProbe:
 
     @cached_property
     def wanted(self) -> np.ndarray | None:
-        """Return the class that the loss wants at each place, int64 [B, L], -1 where none counts.
+        """Return the class that the loss wants at each place, int64 [B, L]; -1 at places that do not count.
 
-        It is the class with the most negative gradient where all classes are equally likely. None if the loss
-        cannot be differentiated there.
+        It is the class with the most negative gradient when all classes are equally likely. None if the loss has no
+        gradient there.
         """
-        batch, places, classes = self.base.shape
-        even = like(self.head.images, np.full([batch, places, classes], 1.0 / classes, "float32"))
+        even = like(self.head.images, np.full(self.base.shape, 1.0 / self.base.shape[-1], "float32"))
         even.stop_gradient = False
         [gradient] = paddle.grad(self.head.loss(even).sum(), even, allow_unused=True)
         if gradient is None:
@@ -177,7 +173,7 @@ class HeadProbe:
 
     @cached_property
     def shift(self) -> int | None:
-        """Return s if the loss wants entry i + s of the label at each place i that counts; None for another rule."""
+        """Return s if the loss wants entry i + s of the label at each place i that counts; else None."""
         if self.ids is None or self.wanted is None or not (self.wanted >= 0).any():
             return None
         return next((s for s in _SHIFTS if self._follows(s)), None)
@@ -191,7 +187,7 @@ class HeadProbe:
 
     @cached_property
     def loss_has_softmax(self) -> bool:
-        """Return whether the loss stays the same if a number is added to all classes of a place."""
+        """Return True if the loss does not change when a number is added to all classes of a place."""
         draw = np.random.default_rng(1).uniform(0.1, 0.9, self.base.shape).astype("float32")
         losses = [float(self.head.loss(like(self.head.images, draw + extra))) for extra in (0.0, 1.5)]
         return abs(losses[1] - losses[0]) <= 1e-3 * abs(losses[0])
@@ -199,13 +195,13 @@ class HeadProbe:
     def change(self, other: np.ndarray) -> np.ndarray:
         """Return how much each place of ``other`` [B, L, C] differs from the batch's own output.
 
-        The result [B, L] counts in spreads of the output: its standard deviation over places and classes.
+        The unit of the result [B, L] is :attr:`spread`.
         """
         return np.abs(centered(other) - centered(self.base)).max(-1) / self.spread
 
     @cached_property
     def spread(self) -> float:
-        """Return the standard deviation of the output, without what is the same for all classes of a place."""
+        """Return the standard deviation of the output over places and classes, without the mean of each place."""
         return float(centered(self.base).std()) or 1.0
 
 
@@ -219,10 +215,10 @@ def like(tensor: Tensor, values: np.ndarray) -> Tensor:
     return paddle.to_tensor(values, place=tensor.place).astype(tensor.dtype)
 
 
-_UNCHANGED = 1e-6  # spreads of the output
-_BENT = 0.1  # share by which the output of a straight line may deviate
+_UNCHANGED = 1e-6  # in spreads of the output
+_BENT = 0.1  # relative deviation of the output from a straight line that is accepted
 _NO_SOFTMAX = Finding("softmax", "ok", "The output has no probabilities.")
-_MARKS = 4  # classes at most that are not characters, beyond CTC's blank: n + 4 rows of an NRTR head
+_MARKS = 4  # the most classes beyond characters and blank: an NRTR head has n + 4 rows
 
 
 def class_count(probe: HeadProbe) -> Finding:
@@ -231,10 +227,11 @@ def class_count(probe: HeadProbe) -> Finding:
     n = probe.head.charset.ctc_classes
     known = f"{classes} classes, and the dictionary has {n - 1} characters"
     largest = _largest_id(probe)
+    # short-circuits: the probe cannot be used with classes that the output lacks
     is_ctc = largest < classes and not (probe.trouble or probe.head.takes_labels) and probe.shift is None
     if largest >= classes:
         problem = (
-            f"The labels have class {largest}, but the last one of the output is {classes - 1} ({known})"
+            f"The labels have class {largest}, but the last class of the output is {classes - 1} ({known})"
         )
     elif not n <= classes <= n + _MARKS:
         problem = f"The output has {known} (expected {n} to {n + _MARKS}, with the marks)"
@@ -258,44 +255,42 @@ def _largest_id(probe: HeadProbe) -> int:
 
 
 def image(probe: HeadProbe) -> Finding:
-    """Show other images with the same labels: the output must change."""
+    """Give other images with the same labels: the output must change."""
     draw = np.random.default_rng(0).standard_normal(probe.images.shape).astype("float32")
-    seen = max(
-        float(probe.change(probe.logits(images=other)).max())
-        for other in (np.roll(probe.images, 1, axis=0), draw)
-    )
-    done = "Other images were shown with the same labels"
-    if seen <= _UNCHANGED:
+    others = (np.roll(probe.images, 1, axis=0), draw)
+    change = max(float(probe.change(probe.logits(images=other)).max()) for other in others)
+    if change <= _UNCHANGED:
         return fault(
             "image",
             "The head ignores the image.",
-            f"{done}, and the output stayed the same ({seen:.1e}).",
+            f"Other images were given with the same labels, and the output stayed the same ({change:.1e}).",
             "let the cross-attention take keys and values from the image's features, and use what it returns.",
         )
-    return Finding("image", "ok", f"{done}, and the output changed ({seen:.1e}).")
+    message = f"Other images were given with the same labels, and the output changed ({change:.1e})."
+    return Finding("image", "ok", message)
 
 
 def samples(probe: HeadProbe) -> Finding:
-    """Show another image as the first sample: the outputs of the other samples must stay."""
+    """Give another image as the first sample: the outputs of the other samples must stay the same."""
     if len(probe.images) < 2:
         return Finding("samples", "not tested", "The batch has one sample only.")
     other = probe.images.copy()
     other[0] = np.random.default_rng(0).standard_normal(other[0].shape)
-    change = probe.change(probe.logits(images=other)).max(-1)
-    done = "The first image of the batch was changed"
-    seen = float(change[1:].max())
-    if seen > max(1e-3, float(change[0]) * 1e-3):
+    own, *others = probe.change(probe.logits(images=other)).max(-1).tolist()
+    if max(others) > max(1e-3, own * 1e-3):
         return fault(
             "samples",
             "The samples of a batch are mixed.",
-            f"{done}, and the outputs of other samples changed ({seen:.1e}).",
+            f"The first image of the batch was changed, and the outputs of other samples changed ({max(others):.1e}).",
             "look for a reshape or transpose that exchanges the axes of batch and places.",
         )
-    return Finding("samples", "ok", f"{done}, and those of the other samples stayed.")
+    return Finding(
+        "samples", "ok", "The first image of the batch was changed, and other outputs stayed the same."
+    )
 
 
 def classifier(probe: HeadProbe) -> list[Finding]:
-    """Test whether anything bends the output of the last linear layer: an activation, a norm, a softmax."""
+    """Test whether the last linear layer makes the logits, without an activation, a norm or a softmax behind it."""
     scaled = _scaled_outputs(probe)
     if scaled is None:
         return _by_distribution(probe)
@@ -310,10 +305,8 @@ def classifier(probe: HeadProbe) -> list[Finding]:
     ]
     done = "The output of the last linear layer was negated and doubled"
     if max(bent) <= _BENT:
-        return [
-            Finding("activation", "ok", f"{done}, and the logits followed (deviation {max(bent):.1e})."),
-            _NO_SOFTMAX,
-        ]
+        message = f"{done}, and the logits followed (deviation {max(bent):.1e})."
+        return [Finding("activation", "ok", message), _NO_SOFTMAX]
     if not probe.loss_has_softmax:
         return [Finding("activation", "not tested", "The loss applies no softmax: it may want this output.")]
     low, high = (float(extreme([once, twice, negative])) for extreme in (np.min, np.max))
@@ -324,13 +317,14 @@ def classifier(probe: HeadProbe) -> list[Finding]:
             f"{guess} before the softmax keeps it from choosing freely.",
             f"{done}, but the logits did not follow (deviation {max(bent):.0%}; all are between {low:.2g} and "
             f"{high:.2g}).",
-            "remove what comes behind the last linear layer.",
+            "remove the layers behind the last linear layer.",
         ),
         _NO_SOFTMAX,
     ]
 
 
 def _guess(low: float, high: float, growth: float) -> str:
+    """Return the layer that probably bends the logits, from their range and how much they grow when doubled."""
     if growth < 0.05:
         return "A norm"
     if low >= 0:
@@ -345,26 +339,23 @@ def _are_probabilities(rows: np.ndarray) -> bool:
 
 
 def _of_probabilities(probe: HeadProbe) -> list[Finding]:
-    hidden = Finding("activation", "not tested", "The output is probabilities: see the softmax first.")
-    if not probe.loss_has_softmax:
-        return [
-            hidden,
-            Finding("softmax", "ok", "The output is probabilities, and the loss applies no softmax."),
-        ]
-    return [
-        hidden,
-        fault(
+    softmax = Finding("softmax", "ok", "The output is probabilities, and the loss applies no softmax.")
+    if probe.loss_has_softmax:
+        softmax = fault(
             "softmax",
             "A softmax is applied twice, so that no class can be chosen: the second one gets numbers from 0 to 1.",
             "The output is 0 or more with the sum 1. The loss has a softmax too: it does not change if a number is "
             "added to all classes.",
             "remove the softmax of the head in training.",
-        ),
+        )
+    return [
+        Finding("activation", "not tested", "The output is probabilities: see the softmax first."),
+        softmax,
     ]
 
 
 def _by_distribution(probe: HeadProbe) -> list[Finding]:
-    """Test a head without a linear layer of its own only by the values of its output."""
+    """Test a head in which no last linear layer was found, only by the values of its output."""
     out = probe.base
     if _are_probabilities(out):
         return _of_probabilities(probe)
@@ -378,38 +369,36 @@ def _by_distribution(probe: HeadProbe) -> list[Finding]:
 
 
 def _scaled_outputs(probe: HeadProbe) -> list[np.ndarray] | None:
-    """Return the head's output with the last linear layer's times 0, 1, 2 and -1, at a spread of 2 there.
+    """Return the head's output when the last linear layer's output is multiplied by 0, 1, 2 and -1.
 
-    None if no layer is found that makes the logits.
+    Before that, the layer's output is scaled to a standard deviation of 2. None if no layer is found that makes the
+    logits.
     """
     classes = probe.base.shape[-1]
-    calls = []
+    calls: list[tuple[nn.Layer, float]] = []
 
-    def watch(layer: nn.Layer) -> Callable[..., None]:
-        def seen(_: Any, __: Any, output: Any) -> None:
-            if isinstance(output, Tensor) and classes in output.shape and output.size >= classes:
-                calls.append((layer, float(output.astype("float32").numpy().std())))
+    def note(layer: nn.Layer, _: Any, output: Any) -> None:
+        if isinstance(output, Tensor) and classes in output.shape and output.size >= classes:
+            calls.append((layer, float(output.astype("float32").numpy().std())))
 
-        return seen
-
-    every = [
-        each for each in probe.head.layer.sublayers(include_self=True) if not isinstance(each, nn.Embedding)
+    layers = [
+        each
+        for each in probe.head.layer.sublayers(include_self=True)
+        if getattr(getattr(each, "weight", None), "ndim", 0) >= 2 and not isinstance(each, nn.Embedding)
     ]
-    layers = [each for each in every if getattr(getattr(each, "weight", None), "ndim", 0) >= 2]
-    _with_hooks(probe, [(each, watch(each)) for each in layers])
+    _with_hook(probe, layers, note)
     if not calls or not calls[-1][1]:
         return None
     layer, spread = calls[-1]
-    outputs = [_with_hooks(probe, [(layer, _times(factor / spread))]) for factor in (0.0, 2.0, 4.0, -2.0)]
+    outputs = [
+        _with_hook(probe, [layer], lambda _, __, output, times=factor / spread: output * times)
+        for factor in (0.0, 2.0, 4.0, -2.0)
+    ]
     return None if np.abs(outputs[1] - outputs[0]).max() < 1e-6 else outputs
 
 
-def _times(factor: float) -> Callable[..., Any]:
-    return lambda _, __, output: output * factor
-
-
-def _with_hooks(probe: HeadProbe, hooks: list[tuple[nn.Layer, Callable[..., Any]]]) -> np.ndarray:
-    handles = [layer.register_forward_post_hook(hook) for layer, hook in hooks]
+def _with_hook(probe: HeadProbe, layers: Sequence[nn.Layer], hook: Callable[..., Any]) -> np.ndarray:
+    handles = [layer.register_forward_post_hook(hook) for layer in layers]
     try:
         return probe.logits()
     finally:

@@ -1,1 +1,1 @@
-"""The command line: one module a command, each with ``EPILOG``, ``add_arguments`` and ``run``."""
+"""The command line: one module for each command, with ``EPILOG``, ``add_arguments`` and ``run``."""

@@ -37,9 +37,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--output", type=Path, required=True, metavar="DIR", help="folder of the cache")
     add_count(parser, "--views", default=4, metavar="K", help="views of each sample (4)")
     add("--model", metavar="NAME", help="the teacher, if several sub-models are frozen")
-    add_count(parser, "--seed", least=0, help="of the views (Global.seed)")
+    add_count(parser, "--seed", least=0, help="seed of the views (Global.seed)")
     add_count(parser, "--top-k", help="classes to keep (all where a loss needs them, else 64)")
-    add_count(parser, "--processes", default=usable_cores(), help="that share the work (one for each core)")
+    add_count(
+        parser,
+        "--processes",
+        default=usable_cores(),
+        help="processes that share the work (one for each core)",
+    )
     add("--estimate", action="store_true", help="print size and time, and build nothing")
 
 
@@ -57,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     )
     builder = CacheBuilder(config, options)
     entries, size, seconds = builder.estimate()
-    started = max(1, min(args.processes, len(builder.pending)))  # each has a shard
+    started = max(1, min(args.processes, len(builder.pending)))  # each process writes a shard
     print(f"the whole cache: about {size / 1e6:,.1f} MB")
     print(f"to compute: {entries:,} entries in about {seconds / started:,.0f} s")
     for name, form in builder.facts.branches.items():
@@ -80,12 +85,11 @@ def _report(args: argparse.Namespace, builder: CacheBuilder) -> int:
     print(f"{args.output}: {store.entries:,} entries")
     for name in store.facts.branches:
         print(f"{name}: {store.dropped(name):.1e} of the probability lies in classes that are not kept")
-    against = reasons_against(builder.loss, builder.facts.model, store)
-    if against:
+    if against := reasons_against(builder.loss, builder.facts.model, store):
         print("these losses cannot be served within 1e-3, so a training would use the live teacher:")
         print("\n".join(f"  {line}" for line in against))
         return 1
     options = [each for each in args.opt if not each.startswith("Train.teacher_cache=")]
-    words = ["-c", *args.config, "-o", *options, setting("Train.teacher_cache", args.output)]
-    print(f"use it: {command_line('train', *words, host=args.host)}")
+    options.append(setting("Train.teacher_cache", args.output))
+    print(f"use it: {command_line('train', '-c', *args.config, '-o', *options, host=args.host)}")
     return 0

@@ -1,4 +1,4 @@
-"""``ppocr-ext checkpoint``: what a checkpoint holds; one sub-model of it as a file of its own."""
+"""``ppocr-ext checkpoint``: show what a checkpoint holds, or write one sub-model of it to its own file."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     take.add_argument("--model", default="Student", metavar="NAME", help="the sub-model (default: Student)")
     other = commands.add_parser(
         "other",
-        help="of a run with Global.ema: write the averaged weights of latest, the raw ones of the best",
+        help="for a run with Global.ema: write the averaged weights of `latest`, or the raw ones of the best",
     )
     other.add_argument("checkpoint", help="its path, with or without .pdparams")
     for parser in (take, other):
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what the subcommand says."""
+    """Run the subcommand; return the exit code."""
     checkpoint = Checkpoint(args.checkpoint)
     if args.action == "inspect":
         _inspect(checkpoint, args.names)
@@ -70,9 +70,9 @@ def _inspect(checkpoint: Checkpoint, names: bool) -> None:
     weights = checkpoint.weights()
     file = checkpoint.weights_file()
     print(checkpoint_line(checkpoint.prefix))
-    there = [file, checkpoint.file(".pdopt"), checkpoint.file(".states")]
-    for each in (path for path in there if path.is_file()):
-        print(f"{each}: {each.stat().st_size:,} bytes")
+    for each in (file, checkpoint.file(".pdopt"), checkpoint.file(".states")):
+        if each.is_file():
+            print(f"{each}: {each.stat().st_size:,} bytes")
     print(f"sha256 of the weights: {file_digest(file)}\n")
     parts = parts_of(weights)
     width = max(len(part.name) for part in parts)
@@ -87,7 +87,7 @@ def _inspect(checkpoint: Checkpoint, names: bool) -> None:
         return
     try:
         state = checkpoint.train_state()
-    except WeightsError as error:  # what the weights hold is said already
+    except WeightsError as error:  # the contents of the weights have been printed
         print(error)
         return
     position = state.position

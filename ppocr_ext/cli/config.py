@@ -1,12 +1,12 @@
-"""``ppocr-ext config``: print the config of a run, where each value comes from, and its issues."""
+"""``ppocr-ext config``: print the resolved config with the place of each value, and its issues."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TextIO
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.official_weights import is_official, table
@@ -27,17 +27,17 @@ examples:
   ppocr-ext config -c my.yml -o Global.epoch_num=5 > whole.yml  one file that needs none of the others
   ppocr-ext config -c my.yml --role eval --check                what an evaluation needs
 
-Without --check the resolved configuration goes to the standard output: bases, overlays and options laid over
-one another, defaults and class counts filled in. Each line ends with where its value was written: `my.yml:12`,
-`-o`, or `computed`. Issues go to the standard error. No network is built.
+Without --check, the resolved configuration goes to standard output: bases, overlays and options are merged, defaults
+and class counts are filled in. Each line ends with the place where its value was written: `my.yml:12`, `-o`, or
+`computed`. Issues go to standard error. No network is built.
 
-With --check, the device that the config asks for is looked for on this machine too. The networks are built, and two
-samples of Train and of Eval go through their transforms, the networks, losses, decoder and metric (Global.dry_step).
-Then the label files (or LMDBs) and their images are checked: for 10 seconds each of Train and Eval, or `--data all`;
-`--data none` skips both. In no case is a file written.
+With --check, the command also checks that this machine has the device of the config. It builds the networks, and sends
+two samples of Train and of Eval through their transforms, the networks, losses, decoder and metric (Global.dry_step).
+Then it checks the label files (or LMDBs) and their images: 10 seconds for each of Train and Eval, or all of them with
+`--data all`; `--data none` skips the dry step and the data. The command never writes a file.
 
-The modules of Global.plugins are not imported, since that runs their code. What only they may know is a warning
-[plugin_not_loaded], and the dry step is left out; --import-plugins imports them, as train and eval do.
+The modules of Global.plugins are not imported, since that runs their code. A name or key that only a plugin may know
+gives a warning [plugin_not_loaded], and the dry step is skipped; --import-plugins imports them, as train and eval do.
 
 exit code: 0 no errors (with --strict: no warnings either), 2 otherwise.
 """
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--data",
         choices=("quick", "all", "none"),
         default="quick",
-        help="with --check: lines of the data to check (default: as many as 10 seconds allow)",
+        help="with --check: how much of the data to check (default: as much as 10 seconds allow)",
     )
     parser.add_argument(
         "--role",
@@ -83,15 +83,12 @@ def run(args: argparse.Namespace) -> int:
         config = config.with_values({"Global.strict": True})
     strict = config.settings.strict is True
     stream = sys.stdout if args.check else sys.stderr
-    for issue in issues:
-        print(for_people(f"{'error' if strict else issue.level}: {issue}"), file=stream)
-    wrong = any(strict or issue.level == "error" for issue in issues)
+    wrong = _print_issues(issues, strict, stream)
     if args.check:
         for _, name in weights_to_load(config, args.role):
             if is_official(str(name)) and not (weights := table()[str(name)]).file.is_file():
-                _print(
-                    f"weights: {args.role} will download {name} from {weights.address} to {weights.file.parent}"
-                )
+                place = f"from {weights.address} to {weights.file.parent}"
+                _print(f"weights: {args.role} will download {name} {place}")
         wrong = _check_machine(config, host, args, unused, wrong, issues)
     if not issues and not wrong:
         print("no issues", file=stream)
@@ -102,6 +99,15 @@ def _print(text: str) -> None:
     print(for_people(text))
 
 
+def _print_issues(issues: Iterable[Issue], strict: bool, stream: TextIO | None = None) -> bool:
+    """Print issues, and return True if one is an error; with ``strict``, a warning is one too."""
+    levels = []
+    for issue in issues:
+        levels.append("error" if strict else issue.level)
+        print(for_people(f"{levels[-1]}: {issue}"), file=stream)
+    return "error" in levels
+
+
 def _check_machine(
     config: Config,
     host: Host,
@@ -110,25 +116,26 @@ def _check_machine(
     wrong: bool,
     issues: list[Issue],
 ) -> bool:
-    """Check the device, a dry step and the data on this machine, and print what is wrong.
+    """Check the device, a dry step and the data on this machine, and print the issues.
 
-    Data are checked only if the config has no errors, which may name other files or another dictionary.
+    A config with errors may name wrong files or a wrong dictionary, so its data are not checked.
 
     Args:
         config: the configuration.
         host: opened.
-        args: of the command.
+        args: arguments of the command.
         unused: the keys that no component takes, which the check of the config has reported.
-        wrong: the config has errors.
-        issues: of the config; those of the dry step and the data are added.
+        wrong: True if the config has errors.
+        issues: issues of the config; those of the dry step and the data are added.
 
     Returns:
-        True if something here, or the config (``wrong``), has errors.
+        True if there are errors here, or in the config (``wrong``).
     """
     from ppocr_ext.run.datasets import run_preflight
     from ppocr_ext.run.device import device_kind
     from ppocr_ext.run.frame_counts import FrameCounts
 
+    warnings: list[Issue] = []
     try:
         device_kind(config)
         _, charset = _resolved(config, host)
@@ -139,26 +146,22 @@ def _check_machine(
         if plugin_names(config) and not args.import_plugins:
             print("dry step: skipped, since plugins are not imported (--import-plugins)")
         else:
-            shown, counts = dry_check(config, host, args.role, unused, _print)
-            print(*(for_people(f"{issue.level}: {issue}\n") for issue in shown), sep="", end="")
-            wrong = any(issue.level == "error" for issue in shown)
-            frames = frames | counts
-            issues += shown
+            dry_issues, counts = dry_check(config, host, args.role, unused, _print)
+            wrong = _print_issues(dry_issues, strict=False)
+            frames |= counts
+            issues += dry_issues
         seconds = _SECONDS if args.data == "quick" else None
-        warnings: list[Issue] = []
-        found = run_preflight(config, charset, frames, seconds=seconds, report=_print, warn=warnings.extend)
+        checked = run_preflight(config, charset, frames, seconds=seconds, report=_print, warn=warnings.extend)
     except PPOCRExtError as error:
-        print(for_people(f"error: {with_code(str(error), error.code)}"))
+        _print(f"error: {with_code(str(error), error.code)}")
         return True
-    strict = config.settings.strict
-    for issue in warnings:
-        _print(f"{'error' if strict else issue.level}: {issue}")
     issues += warnings
+    wrong |= _print_issues(warnings, config.settings.strict)
     for mode in modes:
-        if mode not in found:
+        if mode not in checked:
             name = config.at(f"{mode}.dataset.name", None)
             print(f"{mode.lower()} data: not checked, {name} makes it itself")
-    return wrong or any(strict or issue.level == "error" for issue in warnings)
+    return wrong
 
 
 def _modes(config: Config, role: str) -> list[str]:
@@ -168,22 +171,22 @@ def _modes(config: Config, role: str) -> list[str]:
 def dry_check(
     config: Config, host: Host, role: str, unused: Sequence[tuple[str, ...]], say: Callable[[str], None]
 ) -> tuple[list[Issue], dict[str, Any]]:
-    """Return what the dry step of a run finds, and the frames of each section if that is not an error.
+    """Return the issues that the dry step of a run finds, and the frames of each section if none is an error.
 
     Nothing is built if ``Global.dry_step`` is false.
 
     Args:
-        config: without errors of :func:`check_all`.
+        config: a config in which :func:`check_all` finds no errors.
         host: opened.
         role: ``"train"`` or ``"eval"``.
-        unused: what :func:`check_all` returns: the keys that no component takes.
-        say: takes a sentence if no sample can be read.
+        unused: the keys that no component takes, from :func:`check_all`.
+        say: called with a sentence if no sample can be read.
 
     Returns:
         The issues, and :class:`ppocr_ext.run.frame_counts.FrameCounts` by ``"Train"`` and ``"Eval"``.
 
     Raises:
-        PPOCRExtError: the networks cannot be built, or take no images of a size that the config gives.
+        PPOCRExtError: the networks cannot be built, or do not take images of a size in the config.
     """
     from ppocr_ext.run.device import choose_device
     from ppocr_ext.run.dry_step import dry_step
@@ -203,16 +206,16 @@ def dry_check(
 
 
 def _resolved(config: Config, host: Host) -> tuple[Config, Charset | None]:
-    """Return the config as a run has it, and its dictionary; None, and no class counts, if that cannot be used."""
+    """Return the config as a run has it, and its dictionary; None, and no class counts, if it cannot be used."""
     from ppocr_ext.check.files import no_log
 
     try:
-        with no_log():  # a run logs it
+        with no_log():  # a run logs the same messages
             charset = resolve_charset(config, host.find_file)
     except (CharsetError, ConfigError):  # check_config reports it
         return complete(config, Charset.default()), None
     whole = complete(config, charset)
     try:
         return with_class_counts(whole, charset), charset
-    except ConfigError:  # check_config reports it: a number that fits another dictionary
+    except ConfigError:  # a class count of another dictionary, which check_config reports
         return whole, charset

@@ -1,4 +1,4 @@
-"""``ppocr-ext confusions``: which characters are confused, and whether that has improved."""
+"""``ppocr-ext confusions``: show which characters are confused, and whether this has improved."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ the exit code is 1.
 Output: OUT.html (one page with samples), OUT.json, OUT_pairs.tsv, OUT_groups.tsv, OUT_characters.tsv.
 exit codes: 0 done; 1 the general accuracy fell by more than --max-drop; 2 error
 """
-_ROUNDING = 1e-12  # error of the difference of two shares, which are floats
+_ROUNDING = 1e-12  # rounding error of the difference of two shares
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,7 +65,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     from ppocr_ext.report import confusion_report as report
-    from ppocr_ext.report.confusion_report import confusion_page
     from ppocr_ext.report.page_samples import SampleImages
 
     _check_options(args)
@@ -82,31 +81,32 @@ def run(args: argparse.Namespace) -> int:
     general, general_before = _read_both(args.general, args.general_before)
     comparison = report.compare(after or [], groups, before, general, general_before)
     images = SampleImages(args.data_dir)
-    written = {
-        ".html": confusion_page(comparison, args.title, images),
+    texts = {
+        ".html": report.confusion_page(comparison, args.title, images),
         ".json": report.to_json(comparison),
         "_pairs.tsv": report.pairs_tsv(comparison),
         "_groups.tsv": report.groups_tsv(comparison),
         "_characters.tsv": report.characters_tsv(comparison),
     }
-    paths = [args.out.with_name(f"{args.out.name}{ending}") for ending in written]
-    for path, text in zip(paths, written.values(), strict=True):
+    files = {args.out.with_name(f"{args.out.name}{ending}"): text for ending, text in texts.items()}
+    for path, text in files.items():
         write_text(path, text)
     print(report.to_text(comparison))
     if images.note:
         print(images.note)
-    print(f"written: {', '.join(map(str, paths))}")
+    print(f"written: {', '.join(map(str, files))}")
     drop = comparison.drop
-    limit = args.max_drop
-    if drop is None or limit is None or drop <= limit + _ROUNDING:
+    if drop is None or args.max_drop is None or drop <= args.max_drop + _ROUNDING:
         return 0
-    print(f"the accuracy on the general list has fallen by {drop:.2%} (limit: {limit:.2%}, --max-drop)")
+    print(
+        f"the accuracy on the general list has fallen by {drop:.2%} (limit: {args.max_drop:.2%}, --max-drop)"
+    )
     return 1
 
 
 def _check_options(args: argparse.Namespace) -> None:
-    both = args.general and args.general_before
-    if not both and (args.general_before or args.max_drop is not None):
+    needs_both = args.general_before or args.max_drop is not None
+    if needs_both and not (args.general and args.general_before):
         raise DataError(
             "--max-drop and --general-before need --general and --general-before: give both",
             code="missing_option",

@@ -66,8 +66,7 @@ def run(args: argparse.Namespace) -> int:
     result = evaluate(built, args.head)
     for name, value in result.metrics.items():
         print(f"{name}: {value:.4f}" if name != "fps" else f"{name}: {value:.1f}")
-    note = space_note(built.metric)
-    if note:
+    if note := space_note(built.metric):
         print(f"in acc and norm_edit_dis: {note}")
     print(f"evaluated: {len(result.predictions)}")
     print(f"skipped: {result.skipped}")

@@ -92,14 +92,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _folder(args: argparse.Namespace, config: Config) -> Path:
-    """Return where to write without ``--output``."""
+    """Return the folder to write to without ``--output``."""
     from ppocr_ext.run.host_config import folder_of
 
-    given = config.settings.save_inference_dir
+    if config.settings.save_inference_dir:
+        return Path(config.settings.save_inference_dir)
     run_folder = Path(args.run_folder) if args.run_folder else folder_of(config)
-    if run_folder.is_file():
-        run_folder = run_folder.parent
-    return Path(str(given)) if given else run_folder / "inference"
+    return (run_folder.parent if run_folder.is_file() else run_folder) / "inference"
 
 
 def _print(exported: ExportedModel) -> None:

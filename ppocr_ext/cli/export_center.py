@@ -1,4 +1,4 @@
-"""``ppocr-ext export-center``: one feature center for each character of a trained recogniser."""
+"""``ppocr-ext export-center``: compute one feature center for each character of a trained recogniser."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ examples:
   ppocr-ext export-center output/run --model Student --frames aligned --pkl train_center.pkl
   ppocr-ext export-center -c config.yml -o Global.pretrained_model=weights
 
-The samples of Train are read once, with the transforms of Eval, by the recogniser in evaluation mode; of several
-sub-models only the one named is built. A center is the mean of the features of a character's frames, as the CTC
+The recogniser reads the samples of Train once, with the transforms of Eval and in evaluation mode; of several
+sub-models only the named one is built. A center is the mean of the features of a character's frames, as the CTC
 classifier receives them. `argmax` takes the frames whose best class is the character, in samples read correctly (as
 in PaddleOCR); `aligned` takes the frames that CTC forced alignment of the label gives it, in all samples. The blank
 has a center too.
@@ -77,10 +77,10 @@ def run(args: argparse.Namespace) -> int:
     from ppocr_ext.run.run import Run
 
     set_up_logs(args.host)
-    given = read_recogniser_config(args)
-    args.pkl = args.pkl or _named_pickle(given, args.output)
+    whole = read_recogniser_config(args)
+    args.pkl = args.pkl or _named_pickle(whole, args.output)
     _check_options(args)
-    config, name = config_of_model(given, args.model, args.split)
+    config, name = config_of_model(whole, args.model, args.split)
     built = Run.build(
         config,
         "eval",
@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
         old_dictionary=args.old_dict,
         weights_of=name or "Student",
         eval_section=args.split.capitalize(),
-        reads_ctc=False,  # --frames decides which samples count
+        reads_ctc=False,  # samples that CTC cannot read may count too: --frames decides
     )
     options = CollectOptions(
         args.frames, args.all_lines, args.limit, args.output.with_suffix(".partial.npz"), args.resume
@@ -98,8 +98,7 @@ def run(args: argparse.Namespace) -> int:
         result = collect(built, options)
     except KeyboardInterrupt:
         if dist.get_rank() == 0 and any(file.is_file() for file in options.partial_files()):
-            again = args.again if args.resume else f"{args.again} --resume"
-            print(f"resume with: {again}", file=sys.stderr)
+            print(f"resume with: {args.again}{'' if args.resume else ' --resume'}", file=sys.stderr)
         raise
     speed = result.samples / (time.perf_counter() - began)
     require_frames(result, options)
@@ -107,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
         written = _write(args, built, result, name)
         print(f"{speed:.0f} images/s")
         print(f"written: {', '.join(map(str, written))}")
-        print(f"use it: {_training_command(args, given)}")
+        print(f"use it: {_training_command(args, whole)}")
         remove_partial(options)
     return 0
 
@@ -122,7 +121,7 @@ def _named_pickle(config: Config, output: Path) -> Path | None:
 
 
 def _check_options(args: argparse.Namespace) -> None:
-    """Refuse files that cannot be written or that would replace one another."""
+    """Refuse files that cannot be written, and files with the same name."""
     files = [args.output, *map(args.output.with_suffix, (".json", ".png")), *filter(None, [args.pkl])]
     if len({path.resolve() for path in files}) < len(files):
         raise DataError(
@@ -139,8 +138,8 @@ def _write(args: argparse.Namespace, built: Run, result: CenterAccumulator, name
     from ppocr_ext.centers.center_summary import CenterSummary
     from ppocr_ext.centers.collect import table_of
 
-    meta = {key: getattr(args, key) for key in ("split", "frames", "all_lines", "limit")}
-    table = table_of(result, built, {"model": name, **meta})
+    options = {key: getattr(args, key) for key in ("split", "frames", "all_lines", "limit")}
+    table = table_of(result, built, {"model": name, **options})
     table.save(args.output)
     summary = CenterSummary.of(table, built.charset, read_groups())
     written = [args.output, args.output.with_suffix(".json")]
@@ -164,18 +163,18 @@ def _write(args: argparse.Namespace, built: Run, result: CenterAccumulator, name
 
 
 def _training_command(args: argparse.Namespace, config: Config) -> str:
-    """Return the command that trains ``config`` with the centers, from the weights that they were made with.
+    """Return the command that trains ``config`` with the centers, from the weights that made them.
 
-    Without a CenterLoss in the config, the overlay adds one and a run folder of its own.
+    If the config has no CenterLoss, the overlay adds one, and another run folder.
     """
     names = [entry for entry, _ in named_items(config, "Loss", "loss_config_list") if entry in CENTER_LOSSES]
     dropped = ("Global.checkpoints=",) if names else ("Global.checkpoints=", "Global.save_model_dir=")
     options = [option for option in args.opt if not option.strip().removeprefix("+").startswith(dropped)]
     checkpoint = config.settings.checkpoints
-    if checkpoint:  # the new run starts from these weights, and does not resume that run
+    if checkpoint:  # the new run starts from these weights, but does not resume that run
         options += [setting("Global.pretrained_model", checkpoint), "Global.checkpoints=null"]
-    name = names[0] if names else "CenterLoss"
-    options.append(setting(f"Loss.loss_config_list.{name}.center_file_path", args.output))
+    loss = f"Loss.loss_config_list.{names[0] if names else 'CenterLoss'}"
+    options.append(setting(f"{loss}.center_file_path", args.output))
     run = Path(args.run_folder or "")
     own = args.config or [run / "config.yml" if run.is_dir() else run]
     files = own if names else [*own, _OVERLAY]

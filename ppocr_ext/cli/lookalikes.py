@@ -1,4 +1,4 @@
-"""``ppocr-ext lookalikes``: groups of characters whose glyphs look alike in some fonts."""
+"""``ppocr-ext lookalikes``: find groups of characters whose glyphs look alike in some fonts."""
 
 from __future__ import annotations
 

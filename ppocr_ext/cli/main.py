@@ -34,7 +34,7 @@ from ppocr_ext.messages import (
 )
 
 FAILED = 2  # exit code of an error
-# name: what it does, for the overview and its own help; its module has that name, and is imported when it runs
+# Name and description of each command. Its module has that name, and is imported only when the command runs.
 COMMANDS = {
     "quickstart": "train a teacher, a student and a distilled student, and print a table of results",
     "sanity": "learn one batch by heart, head by head, before a long training",
@@ -64,7 +64,7 @@ _NOISE = (
     "When training, we now always track global mean and variance",
     "The input state dict is empty",
 )
-_ENDED = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}  # any other: SIGHUP
+_ENDED = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}  # "hung up" for SIGHUP
 _EXAMPLES = """\
 examples:
   ppocr-ext doctor                              is everything installed?
@@ -77,7 +77,7 @@ examples:
 
 
 class Termination(KeyboardInterrupt):
-    """SIGTERM or SIGHUP, its argument, handled like Ctrl-C: temporary files are removed; exit code 128 + its number."""
+    """SIGTERM or SIGHUP (its argument), handled like Ctrl-C: temporary files are removed, exit code 128 + number."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -104,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class _PrintableOutput:
-    """Standard output whose text a terminal may show: names and labels in files may hold escape sequences."""
+    """Standard output without control characters: names and labels in files may hold escape sequences."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -118,7 +118,7 @@ class _PrintableOutput:
 
 
 def _open_closed_streams() -> None:
-    """Open what was closed at the start (`>&-`), or the next file would take its number and get what is printed."""
+    """Open standard streams that are closed (`>&-`); else the next opened file would get the printed text."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
@@ -129,7 +129,7 @@ def _open_closed_streams() -> None:
 
 
 def _take_any_text() -> None:
-    """Let no character end a command: a terminal shows ``?`` for one that it cannot show; others get UTF-8."""
+    """Let no character end a command with an error: a terminal may show ``?``, all other streams get UTF-8."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a notebook has others
             stream.reconfigure(encoding=stream.encoding if stream.isatty() else "utf-8", errors="replace")
@@ -139,7 +139,7 @@ def _take_any_text() -> None:
 
 @contextmanager
 def _termination_raises() -> Iterator[None]:
-    """Inside this context, SIGTERM and SIGHUP raise :class:`Termination`; a forked process ends by them as usual."""
+    """Inside this context, SIGTERM and SIGHUP raise :class:`Termination`; they end forked processes as usual."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -164,7 +164,7 @@ def _report_error(error: BaseException, debug: bool) -> int:
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, KeyboardInterrupt):
         cause = cause.__cause__ or cause.__context__
-    if cause is not None:  # Ctrl-C, also inside an import, where a package turns it into an ImportError
+    if cause is not None:  # Ctrl-C; a package that is being imported may have turned it into an ImportError
         number = cause.args[0] if isinstance(cause, Termination) else signal.SIGINT
         with suppress(OSError):  # the terminal is closed
             print(_ENDED.get(number, "hung up"), file=sys.stderr)
@@ -204,7 +204,7 @@ def _run(arguments: list[str]) -> int:
             f"no command {arguments[0]!r}.{hint} Commands: {', '.join(COMMANDS)}.", code="unknown_command"
         )
     module = import_command(name)
-    # `--debug` may stand anywhere, also behind the subcommands of a command; `again` continues a stopped one
+    # `--debug` may stand anywhere, also behind a subcommand; `again` is the command that continues a stopped job
     options = argparse.Namespace(debug="--debug" in rest, again=command_line(name, *rest))
     args = build_parser(name, module).parse_args([word for word in rest if word != "--debug"], options)
     return module.run(args)

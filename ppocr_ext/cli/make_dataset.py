@@ -94,8 +94,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add("--val", type=int, default=1_000, metavar="N", help="evaluation images (1000)")
         add("--seed", type=int, default=1, metavar="N", help="another seed, other images (1)")
         add("--format", choices=("png", "jpg"), default="png", help="image files (png)")
-        processes = "processes that draw (one for each processor core)"
-        add("--processes", type=int, default=usable_cores(), metavar="N", help=processes)
+        add(
+            "--processes",
+            type=int,
+            default=usable_cores(),
+            metavar="N",
+            help="processes that draw (one for each processor core)",
+        )
         add_options(kind)
         kind.set_defaults(make_source=make_source)
 
@@ -159,9 +164,13 @@ def _add_line_arguments(parser: argparse.ArgumentParser) -> None:
         ("--val-fonts", "those of val (the same as of train)"),
     ):
         add(name, nargs="+", default=(), metavar="FILE|FOLDER|PACKAGE", help=what)
-    share = ValueRule("number", least=0.01, most=0.99)
-    families = "keep this share of the font families only for val"
-    add_number(parser, "--font-split", share, metavar="SHARE", help=families)
+    add_number(
+        parser,
+        "--font-split",
+        ValueRule("number", least=0.01, most=0.99),
+        metavar="SHARE",
+        help="use this share of the font families only for val",
+    )
     add = parser.add_argument_group("look").add_argument
     style = LineStyle()
     add("--height", type=int, default=style.height, metavar="PIXELS", help=f"({style.height})")
@@ -170,8 +179,13 @@ def _add_line_arguments(parser: argparse.ArgumentParser) -> None:
         default = getattr(style, key)
         shown = "0.55 to 0.85 of the height" if default is None else f"{default[0]:g} {default[1]:g}"
         add(f"--{key}", type=float, nargs="+", metavar=unit, help=f"{what} ({shown})")
-    inverted = f"dark backgrounds ({style.inverted})"
-    add("--inverted", type=float, default=style.inverted, metavar="SHARE", help=inverted)
+    add(
+        "--inverted",
+        type=float,
+        default=style.inverted,
+        metavar="SHARE",
+        help=f"dark backgrounds ({style.inverted})",
+    )
     add(
         "--background-kinds",
         nargs="+",
@@ -182,7 +196,7 @@ def _add_line_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _line_source(args: argparse.Namespace) -> tuple[LineSource, Sequence[str] | None]:
-    """Return what draws the lines, and the dictionary if one is given; print notes about the texts."""
+    """Return the source of the lines, and the dictionary of ``--dict``; print notes about the texts."""
     if args.val_corpus and not args.corpus:
         raise DataError("--val-corpus needs --corpus.", code="missing_option")
     dictionary = None if args.dict is None else Charset.from_file(args.dict).characters
@@ -213,12 +227,12 @@ def _line_source(args: argparse.Namespace) -> tuple[LineSource, Sequence[str] | 
 def _rich_in(args: argparse.Namespace) -> tuple[str, float] | None:
     if args.rich_in is None:
         return None
-    named, share = args.rich_in
+    characters, share = args.rich_in
     try:
-        return named, float(share)
+        return characters, float(share)
     except ValueError:
         raise DataError(
-            f"--rich-in {named} {share}: the share is not a number (such as 0.4).", code="bad_value"
+            f"--rich-in {characters} {share}: the share is not a number (such as 0.4).", code="bad_value"
         ) from None
 
 
@@ -282,7 +296,7 @@ def _add_captcha_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _captcha_source(args: argparse.Namespace) -> tuple[CaptchaSource, None]:
-    """Return what draws the images; the dictionary is its characters."""
+    """Return the source of the images; its characters are the dictionary."""
     options = CaptchaOptions(
         characters=args.characters,
         length=tuple(args.length),

@@ -1,4 +1,4 @@
-"""Options that several commands share, spelt as PaddleOCR spells them, and the config that they name."""
+"""Options that several commands share, with PaddleOCR's names, and the config that they give."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def add_run_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def add_option_argument(parser: argparse.ArgumentParser, text: str) -> None:
-    """Add ``-o KEY=VALUE …`` (repeatable), which the help explains with ``text``; ``args.opt`` is the flat list."""
+    """Add ``-o KEY=VALUE …`` (repeatable) with ``text`` as its help; ``args.opt`` is the flat list."""
     parser.add_argument("-o", "--opt", action="extend", nargs="+", default=[], metavar="KEY=VALUE", help=text)
 
 
@@ -123,7 +123,7 @@ def add_strict_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def read_config(args: argparse.Namespace, strict: bool = False) -> Config:
-    """Return the config of ``-c`` and ``-o``; with ``strict``, Global.strict is true."""
+    """Return the config of ``-c`` and ``-o``; ``strict`` sets Global.strict."""
     return load([find_config(path) for path in args.config], _options(args, strict))
 
 
@@ -137,7 +137,7 @@ def read_recogniser_config(args: argparse.Namespace, strict: bool = False) -> Co
 
     if (args.run_folder is None) == (not args.config):
         raise ConfigError(
-            "give either a run or a config. Fix: give the folder of a run; or a config with -c, and its weights with "
+            "give either a run or a config. Fix: give the folder of a run; or a config with -c, and weights with "
             "-o Global.pretrained_model=PATH.",
             code="bad_arguments",
         )

@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_output_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what is written, and where."""
+    """Add the options for the output."""
     add = parser.add_argument
     add("--output", metavar="FILE", help="write there instead of to standard output")
     add(
@@ -100,7 +100,7 @@ def _add_output_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_reading_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what is read, and with what."""
+    """Add the options for reading."""
     add = parser.add_argument
     add_data_dir_argument(parser)
     add(
@@ -134,24 +134,24 @@ def run(args: argparse.Namespace) -> int:
         )
     for file in filter(None, (args.output, args.sheet)):
         check_writable(Path(file))
-    found = list_images(args.images, args.data_dir)
+    images = list_images(args.images, args.data_dir)  # before the network is opened, which takes longer
     recognizer = _open(args)
-    found = found.with_labels(recognizer.charset.label_to_compare)
-    named = Path(args.output or "").suffix in (".json", ".jsonl")
-    form = RowForm(args.format or ("jsonl" if named else "tsv"), found.has_labels, args.characters)
+    images = images.with_labels(recognizer.charset.label_to_compare)
+    is_json = Path(args.output or "").suffix in (".json", ".jsonl")
+    form = RowForm(args.format or ("jsonl" if is_json else "tsv"), images.has_labels, args.characters)
     began = time.perf_counter()
-    read = _read(recognizer, found, form, args)
+    read = _read(recognizer, images, form, args)
     seconds = time.perf_counter() - began
-    _report_unreadable(read, found.bad_lines)
-    print(summary(read, found.bad_lines, seconds, recognizer.engine), file=sys.stderr)
+    _report_unreadable(read, images.bad_lines)
+    print(summary(read, images.bad_lines, seconds, recognizer.engine), file=sys.stderr)
     good = [each for each in read if each.reading.error is None]
     if args.sheet and good:
         _draw_sheet(args, good)
-    return 0 if len(good) == len(read) and not found.bad_lines else 1
+    return 0 if len(good) == len(read) and not images.bad_lines else 1
 
 
 def _open(args: argparse.Namespace) -> Recognizer:
-    """Open the recogniser; what it says goes to standard error."""
+    """Open the recogniser; its log goes to standard error."""
     from ppocr_ext.recognition.opening import is_exported
     from ppocr_ext.recognition.recognizer import Recognizer
 
@@ -174,7 +174,7 @@ def _open(args: argparse.Namespace) -> Recognizer:
 def _read(
     recognizer: Recognizer, found: ImageList, form: RowForm, args: argparse.Namespace
 ) -> list[ReadImage]:
-    """Read all images and write a line for each, as soon as it is read unless they are sorted; return them."""
+    """Read all images and return them; write a line for each at once, or at the end if they are sorted."""
     from tqdm import tqdm
 
     from ppocr_ext.io.atomic import atomic_writer
@@ -200,8 +200,7 @@ def _read(
                 write(form.line(read[-1]))
         if args.bad_cases:
             read = worst_first(read)
-            for each in read:
-                write(form.line(each))
+            write("".join(map(form.line, read)))
     return read
 
 

@@ -1,4 +1,4 @@
-"""``ppocr-ext sanity``: does the config learn one batch by heart, and if not, why."""
+"""``ppocr-ext sanity``: test whether a config learns one batch by heart, and if not, why."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from ppocr_ext.sanity.subject import Subject
 
 EPILOG = """\
-The first samples of Train, with different texts and without augmentation and dropout, are learned with the config's
-own loss, optimizer, gradient clip and highest learning rate (no warm-up, no decay): all heads together, then each head
-apart from the same first weights. A head has learned the batch if it reads 90 % of it, or if its loss is below 10 % of
-the loss at chance and it reads half. No run folder is written, only a page and a picture.
+The network learns the first samples of Train, with different texts and without augmentation and dropout. It uses the
+config's own loss, optimizer, gradient clip and highest learning rate (no warm-up, no decay): all heads together, then
+each head apart from the same first weights. A head has learned the batch if it reads 90 % of it, or if its loss is
+below 10 % of the loss at chance and it reads half. No run folder is written, only a page and a picture.
 
 A head that does not learn is tested for the usual faults: positions, shifted targets, causal mask, softmax, number of
-classes, learning rate, … (`--structure`: every head is).
+classes, learning rate, … With `--structure` every head is tested.
 
 exit code: 0 every head has learned the batch, 1 one has not, 2 the test could not run.
 
@@ -78,27 +78,23 @@ def run(args: argparse.Namespace) -> int:
         name = lesson.head.name
         if name not in findings and (args.structure or not lesson.passed):
             findings[name] = examine_structure(lesson.head)
-    said = list(remarks(lessons, findings, args.steps))
-    said += [
-        f"one batch is not many images: {text}"
-        for text in narrow_necks(subject.network, subject.context.charset.ctc_classes)
-    ]
-    print("\n".join(said))
-    if dist.get_rank() == 0:  # the processes of a launcher all do the same
-        _write(page, lessons, ", ".join(args.config), about, said)
+    notes = list(remarks(lessons, findings, args.steps))
+    necks = narrow_necks(subject.network, subject.context.charset.ctc_classes)
+    notes += [f"one batch is not many images: {text}" for text in necks]
+    print("\n".join(notes))
+    if dist.get_rank() == 0:  # all processes of a launcher do the same
+        _write(page, lessons, ", ".join(args.config), about, notes)
     return 0 if all(lesson.passed for lesson in lessons) else 1
 
 
 def _about(subject: Subject, steps: int) -> Iterator[str]:
-    """Yield what is learned and what was changed for it, a line each."""
+    """Yield lines about the batch, the steps, and what is switched off."""
     batch = subject.batch
-    shape = subject.batch.images.shape
-    yield (
-        f"{batch.samples} samples of {shape[3]}x{shape[2]} pixels, at most {steps} steps at a learning rate of "
-        f"{subject.peak:g}"
-    )
-    off = ["augmentation" + (f" ({', '.join(batch.left_out)})" if batch.left_out else ""), "dropout"]
-    yield f"switched off: {', '.join(off)}, warm-up and decay of the learning rate, mixed precision"
+    height, width = batch.images.shape[2:]
+    rate = f"a learning rate of {subject.peak:g}"
+    yield f"{batch.samples} samples of {width}x{height} pixels, at most {steps} steps at {rate}"
+    names = f" ({', '.join(batch.left_out)})" if batch.left_out else ""
+    yield f"switched off: augmentation{names}, dropout, warm-up and decay of the learning rate, mixed precision"
     if batch.size is not None:
         yield f"of the sizes of the sampler: only {batch.size[0]}x{batch.size[1]}"
 
@@ -108,7 +104,7 @@ def _print_row(cells: Sequence[str]) -> None:
 
 
 def _write(
-    page: Path, lessons: Sequence[Lesson], config: str, about: Sequence[str], said: Sequence[str]
+    page: Path, lessons: Sequence[Lesson], config: str, about: Sequence[str], notes: Sequence[str]
 ) -> None:
     """Write page and picture, and print where they are."""
     from ppocr_ext.io.atomic import write_text
@@ -117,5 +113,5 @@ def _write(
     title = f"Sanity of {config}"
     drawn = picture(lessons, title)
     write_text(page.with_suffix(".svg"), drawn)
-    write_text(page, sanity_page(lessons, title, "; ".join(about), said, drawn))
+    write_text(page, sanity_page(lessons, title, "; ".join(about), notes, drawn))
     print(f"page: {page}\npicture: {page.with_suffix('.svg')}")

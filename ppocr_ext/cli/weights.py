@@ -26,14 +26,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands.add_parser("list", help="print all names: classes, dictionary, address")
     for action, text in (
         ("get", "download the weights"),
-        ("forget", "drop the digest that was kept of the first file, to take another one"),
+        ("forget", "remove the stored digest of the first file, so that another file is accepted"),
         ("path", "print where their file is, downloaded or not"),
     ):
         commands.add_parser(action, help=text).add_argument("name", help="such as PP-OCRv5_mobile_rec")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what the subcommand says."""
+    """Run the subcommand; return the exit code."""
     if args.action == "list":
         for entry in table().values():
             state = "here" if entry.file.exists() else "not here"
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
             print(f"  address:    {entry.address}{f' ({entry.member})' if entry.member else ''}")
         print(f"\nfolder: {cache_folder('weights')}")
     elif args.action == "get":
-        set_up_console(to_stderr=True)  # says what it downloads, or what it waits for
+        set_up_console(to_stderr=True)  # the download writes to the log
         print(f"{fetch(official(args.name))}\n{digest_line(official(args.name))}")
     elif args.action == "forget":
         pin_file(official(args.name)).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Evaluate a recogniser: one sub-model, one head, and its prediction for each image."""
+"""Evaluate one sub-model and one head of a recogniser, and keep its prediction for each image."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class _RecordingMetric:
 class _GtcDecoder:
     """Decode the NRTR branch, which PaddleOCR's CTC decoders ignore.
 
-    The host gives decoders the CTC label: the CTC rule turns it into text, the NRTR rule the branch's output.
+    The host gives decoders the CTC label. The CTC decoder turns it into text, the NRTR decoder reads the output.
     """
 
     def __init__(self, nrtr: Any, ctc: Any, model_name: str | None) -> None:
@@ -98,7 +98,7 @@ def evaluate(run: Run, head: str = "ctc") -> Evaluation:
     model, decoder = _reader(run, head, name)
     metrics = run.host.evaluate(model, run.eval_loader, decoder, recorder, model_type)
     delimiter = run.config.at("Eval.dataset.delimiter", default="\t")
-    # a dataset without names gives empty ones
+    # a dataset without names of images gives empty ones
     names = itertools.chain(image_names(run.eval_loader.dataset, delimiter), itertools.repeat(""))
     predictions = [Prediction(image, *sample) for image, sample in zip(names, recorder.samples, strict=False)]
     report = run.preflight.get("Eval")
@@ -106,7 +106,7 @@ def evaluate(run: Run, head: str = "ctc") -> Evaluation:
 
 
 def _reader(run: Run, head: str, name: str | None) -> tuple[Any, Any]:
-    """Return the model that returns what ``head`` reads, and its decoder."""
+    """Return the model with the output that ``head`` needs, and its decoder."""
     if head == "ctc":
         return model_to_evaluate(run, run.model, len(run.eval_loader.dataset)), run.decoder
     network = run.model if name is None else run.sub_model(name)

@@ -1,4 +1,4 @@
-"""Predictions, the files that ``eval --save-predictions`` writes, and what is confused in them. Imports no Paddle."""
+"""Predictions, the files of ``eval --save-predictions``, and the confusions in them; imports no Paddle."""
 
 from __future__ import annotations
 
@@ -19,11 +19,9 @@ from ppocr_ext.io.atomic import write_text
 from ppocr_ext.limits import read_text
 from ppocr_ext.messages import printable, unprintable
 
-# also with apostrophes before it, so that reading takes away the one that was added
+# apostrophes may precede it, so that reading removes exactly the one that was added
 _FORMULA = re.compile(r"'*(?:[=@].|[+-].*[^\W\d_])", re.DOTALL)
-_LIKE_A_CONTROL = re.compile(
-    r"\\(?=u[0-9a-f]{4})"
-)  # a backslash in the text that reading would take for an escape
+_LIKE_A_CONTROL = re.compile(r"\\(?=u[0-9a-f]{4})")  # a backslash that reading would take for an escape
 HEADER = ["image", "label", "prediction", "confidence"]
 
 
@@ -52,9 +50,9 @@ class Prediction:
 def to_tsv(rows: Iterable[Sequence[object]]) -> str:
     """Return rows separated by tabs; a cell that contains a tab or a quotation mark is quoted.
 
-    Control characters are written as ``\\u001b``, and the backslash of a text that looks so as ``\\u005c``. A text
-    that a spreadsheet would take for a formula (``=…``, ``@…``, ``+`` or ``-`` before a word) gets an apostrophe in
-    front. :func:`read_predictions` undoes all three.
+    Control characters are written as ``\\u001b``, and a backslash that looks like the start of such an escape as
+    ``\\u005c``. A text that a spreadsheet would take for a formula (``=…``, ``@…``, ``+`` or ``-`` before a word) gets
+    an apostrophe in front. :func:`read_predictions` undoes all three.
     """
     buffer = io.StringIO()
     writer = csv.writer(buffer, delimiter="\t", lineterminator="\n")
@@ -214,8 +212,7 @@ def count_confusions(samples: Iterable[tuple[str, str]]) -> ConfusionCounts:
             indices = kept.setdefault(pair, [])
             if len(indices) < _EXAMPLES and index not in indices[-1:]:
                 indices.append(index)
-    characters = sorted({*count, *predicted})
-    scores = {c: CharacterScore(count[c], predicted[c], correct[c]) for c in characters}
+    scores = {c: CharacterScore(count[c], predicted[c], correct[c]) for c in sorted({*count, *predicted})}
     return ConfusionCounts(scores, pairs, kept)
 
 
@@ -241,7 +238,7 @@ class Rate:
         """Lower and upper bound; (0, 1) if the total is 0."""
         if not self.total:
             return 0.0, 1.0
-        z = 1.959963984540054
+        z = 1.959963984540054  # 97.5 % of a normal distribution lie below it
         share = self.value
         n = self.total
         middle = (share + z * z / (2 * n)) / (1 + z * z / n)

@@ -1,4 +1,4 @@
-"""The numbers of the confusion report: an evaluation and an earlier one of the same samples. Imports no Paddle."""
+"""Compare an evaluation with an earlier one of the same samples, as a page and as tables; imports no Paddle."""
 
 from __future__ import annotations
 
@@ -62,24 +62,27 @@ def _figures(comparison: Comparison) -> str:
 
 
 def _section(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    return f'<h2>{title}</h2><div class="card scroll">{table(head, rows)}</div>'
+    """Return a table with a heading; empty without rows."""
+    return f'<h2>{title}</h2><div class="card scroll">{table(head, rows)}</div>' if rows else ""
 
 
 def _pair_cards(comparison: Comparison) -> str:
     confusions = comparison.after.confusions
-    before = comparison.before
     rows = []
     for a, b, count in confusions.substitutions()[:_MAX_PAIRS]:
         total = confusions.characters[a].count
-        then = [] if before is None else [plain(before.confusions.pairs[a, b])]
+        then = [plain(before.confusions.pairs[a, b]) for before in comparison.earlier]
         same = "yes" if any(a in group and b in group for group in comparison.groups) else ""
         rows.append([_pair(a, b), plain(count), *then, plain(total), percent(count / total), same])
-    if not rows:
-        return "<p>No character was confused with another one.</p>"
-    then = [] if before is None else ["before"]
-    return _section(
-        "Pairs of characters", ["character → read as", "times", *then, "of", "share", "look-alikes"], rows
-    )
+    head = [
+        "character → read as",
+        "times",
+        *("before" for _ in comparison.earlier),
+        "of",
+        "share",
+        "look-alikes",
+    ]
+    return _section("Pairs of characters", head, rows) or "<p>No character was confused with another one.</p>"
 
 
 def _pair(a: str, b: str) -> str:
@@ -109,33 +112,25 @@ def _samples(comparison: Comparison, images: SampleImages) -> str:
 
 
 def _groups(comparison: Comparison) -> str:
-    after = comparison.after.by_group
-    before = comparison.before
     rows = []
-    for group in comparison.most_confused_groups:
-        hits = after[group].hits
-        was = before.by_group[group].hits if before else 0
-        if hits or was:
-            then = [plain(was)] if before else []
+    for group, rate, before in comparison.most_confused_groups:
+        if rate.hits or any(before):
             name = f'<span class="glyphs">{esc(" ".join(group))}</span>'
-            rows.append([name, plain(hits), *then, plain(after[group].total), percent(after[group].value)])
-    then = ["before"] if before else []
-    head = ["look-alikes", "confused", *then, "of", "share"]
-    return _section("Groups of look-alikes", head, rows) if rows else ""
+            rows.append([name, plain(rate.hits), *map(plain, before), plain(rate.total), percent(rate.value)])
+    head = ["look-alikes", "confused", *("before" for _ in comparison.earlier), "of", "share"]
+    return _section("Groups of look-alikes", head, rows)
 
 
 def _characters(comparison: Comparison) -> str:
-    before = None if comparison.before is None else comparison.before.confusions.characters
     scores = comparison.after.confusions.characters.items()
     imperfect = [(name, score) for name, score in scores if score.count and score.correct < score.count]
     rows = []
     for name, score in sorted(imperfect, key=lambda item: (item[1].recall, -item[1].count)):
         glyph = f'<span class="glyphs">{esc(name)}</span>'
-        then = [] if before is None else [percent(before[name].recall) if name in before else "–"]
+        then = [percent(before.recall(name)) for before in comparison.earlier]
         rows.append([glyph, plain(score.count), percent(score.recall), *then, percent(score.precision)])
-    then = [] if before is None else ["recall before"]
-    head = ["character", "count", "recall", *then, "precision"]
-    return _section("Characters with errors", head, rows) if rows else ""
+    head = ["character", "count", "recall", *("recall before" for _ in comparison.earlier), "precision"]
+    return _section("Characters with errors", head, rows)
 
 
 @dataclass(frozen=True)
@@ -168,6 +163,11 @@ class ConfusionAnalysis:
             errors_by_group(pairs, groups),
         )
 
+    def recall(self, character: str) -> float | None:
+        """Return the recall of a character; None if it does not occur."""
+        score = self.confusions.characters.get(character)
+        return None if score is None else score.recall
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -179,8 +179,8 @@ class Comparison:
         before: the earlier evaluation, or None.
         changed: McNemar's test by name: ``lines`` that are correct, ``look-alikes`` that are not confused within a
             group; empty without ``before``.
-        general: accuracy on a second list.
-        general_before: the same earlier.
+        general: accuracy on a general list, or None.
+        general_before: the same of the earlier evaluation.
     """
 
     after: ConfusionAnalysis
@@ -191,18 +191,25 @@ class Comparison:
     general_before: Rate | None
 
     @property
-    def most_confused_groups(self) -> list[str]:
-        """Groups that occur, the most confused first (after, then before); ties in the order of the groups."""
-        after = self.after.by_group
-        before = {} if self.before is None else self.before.by_group
-        return sorted(after, key=lambda group: (-after[group].hits, -before[group].hits if before else 0))
+    def earlier(self) -> list[ConfusionAnalysis]:
+        """Return ``before`` in a list, for the columns of tables; an empty list if there is none."""
+        return [] if self.before is None else [self.before]
+
+    @property
+    def most_confused_groups(self) -> list[tuple[str, Rate, list[int]]]:
+        """Return group, rate and earlier hits of each group that occurs, the most confused first."""
+        groups = [
+            (group, rate, [before.by_group[group].hits for before in self.earlier])
+            for group, rate in self.after.by_group.items()
+        ]
+        return sorted(groups, key=lambda row: (-row[1].hits, *(-hits for hits in row[2])))
 
     @property
     def rates(self) -> list[tuple[str, Rate, Rate | None]]:
-        """Name, rate after and rate before of each headline number."""
-        spaces = any(" " in line.label or " " in line.text for line in self.after.predictions)
+        """Return name, rate and earlier rate of each of the main numbers."""
+        has_spaces = any(" " in line.label or " " in line.text for line in self.after.predictions)
+        name = "accuracy, spaces count" if has_spaces else "accuracy"
         before = self.before
-        name = "accuracy, spaces count" if spaces else "accuracy"
         rates = [
             (name, self.after.accuracy, None if before is None else before.accuracy),
             ("look-alike error", self.after.look_alikes, None if before is None else before.look_alikes),
@@ -213,7 +220,7 @@ class Comparison:
 
     @property
     def drop(self) -> float | None:
-        """How much the accuracy on the general list fell; None if it was not given twice."""
+        """Return how much the accuracy on the general list fell; None if it is not known of both evaluations."""
         if self.general is None or self.general_before is None:
             return None
         return self.general_before.value - self.general.value
@@ -226,7 +233,7 @@ def compare(
     general: Sequence[Prediction] | None = None,
     general_before: Sequence[Prediction] | None = None,
 ) -> Comparison:
-    """Compare evaluations; ``before`` must be of the samples of ``after``, in their order."""
+    """Compare evaluations; ``before`` must have the samples of ``after``, in the same order."""
     changed = {}
     if before is not None:
         confused = [[not wrong for wrong in look_alikes_confused(_pairs(p), groups)] for p in (before, after)]
@@ -256,20 +263,17 @@ def pairs_tsv(comparison: Comparison) -> str:
     counts = {(a, b): n for a, b, n in comparison.after.confusions.substitutions()}
     gone = sorted((-n, pair) for pair, n in before.items() if all(pair) and pair not in counts)
     counts |= {pair: 0 for _, pair in gone}
-    rows = [[a, b, n, *([before[a, b]] if comparison.before else [])] for (a, b), n in counts.items()]
-    return to_tsv([["character", "read_as", "count", *(["before"] if comparison.before else [])], *rows])
+    rows = [[*pair, n, *([before[pair]] if comparison.before else [])] for pair, n in counts.items()]
+    return to_tsv([["character", "read_as", "count", *("before" for _ in comparison.earlier)], *rows])
 
 
 def groups_tsv(comparison: Comparison) -> str:
     """Return each group that occurs, the most confused first: count, confused, share, and confused before."""
-    before = comparison.before
-    after = comparison.after.by_group
     rows = [
-        [group, after[group].total, after[group].hits, _share(after[group].value)]
-        + ([before.by_group[group].hits] if before else [])
-        for group in comparison.most_confused_groups
+        [group, rate.total, rate.hits, _share(rate.value), *before]
+        for group, rate, before in comparison.most_confused_groups
     ]
-    return to_tsv([["group", "count", "confused", "share", *(["before"] if before else [])], *rows])
+    return to_tsv([["group", "count", "confused", "share", *("before" for _ in comparison.earlier)], *rows])
 
 
 def characters_tsv(comparison: Comparison) -> str:
@@ -330,8 +334,7 @@ def to_text(comparison: Comparison) -> str:
         f"(McNemar p = {changed.p_value:.3g})"
         for name, changed in comparison.changed.items()
     ]
-    frequent = comparison.after.confusions.substitutions()[:10]
-    if frequent:
+    if frequent := comparison.after.confusions.substitutions()[:10]:
         lines.append("most frequent: " + ", ".join(f"{a}→{b} {n}" for a, b, n in frequent))
     return "\n".join(lines)
 

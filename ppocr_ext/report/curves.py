@@ -1,6 +1,6 @@
-"""Draw curves of runs as SVG, without a package: the page then follows the reader's light or dark scheme.
+"""Draw curves of runs as SVG, without a package, so that the page follows the reader's light or dark scheme.
 
-The same plots stand in the report page and in a file of their own.
+The report page and an SVG file show the same plots.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from ppocr_ext.report.page_template import RUN_COLORS, esc, percent, plain, plot_style
 from ppocr_ext.report.run_folder import Metrics, Series
 
-_SMOOTH_FROM = 40  # points that a curve needs to get a smoothed curve over it
-_MAX_PARTS = 6  # parts of the loss with a plot of their own, the limit
-_DASHES = ("", "7 4", "2 3", "8 3 2 3")  # for more runs than colours
+_SMOOTH_FROM = 40  # a curve of so many points gets a smoothed curve over it
+_MAX_PARTS = 6  # at most so many parts of the loss have their own plot
+_DASHES = ("", "7 4", "2 3", "8 3 2 3")  # used if there are more runs than colours
 _WIDTH = 370
 _HEIGHT = 230
 _LEFT = 48
 _RIGHT = 10
 _TOP = 10
 _BOTTOM = 36
-_MAX_POINTS = 400  # points of one curve, the limit: a long run has more points than a screen has pixels
+_MAX_POINTS = 400  # limit for one curve: a long run has more points than a screen has pixels
 
 
 _HEALTH = (  # key of a train line, without the name of a sub-model; title; style
@@ -51,7 +51,7 @@ class Plot:
 
 @dataclass(frozen=True)
 class _Scale:
-    """A map from values to pixels, with its ticks."""
+    """A mapping from values to pixels, with ticks."""
 
     low: float
     high: float
@@ -66,13 +66,13 @@ class _Scale:
 
 
 def plots_of(runs: Sequence[Metrics]) -> list[Plot]:
-    """Return the plots for which at least one run has a number."""
+    """Return the plots that have a number of at least one run."""
     parts = list(dict.fromkeys(part for run in runs for part in run.loss_parts()))
     plots = [
         Plot("accuracy, held out", [run.series("eval", "acc") for run in runs], "accuracy"),
         Plot("1 − edit distance", [run.series("eval", "norm_edit_dis") for run in runs], "accuracy"),
         Plot("loss", [run.series("train", "loss") for run in runs], "loss"),
-        # a single part is the loss itself
+        # a single part would repeat the plot of the loss
         *(
             Plot(part, [run.loss_series(part) for run in runs], "loss")
             for part in (parts[:_MAX_PARTS] if len(parts) > 1 else ())
@@ -95,10 +95,9 @@ def draw(plots: Sequence[Plot], names: Sequence[str]) -> list[str]:
 
     Args:
         plots: from :func:`plots_of`.
-        names: of the runs, for the text at each point.
+        names: names of the runs, for the text at each point.
     """
-    last = max((step for plot in plots for series in plot.series for step, _ in series), default=0)
-    end = max(last, 1)
+    end = max(1, *(step for plot in plots for series in plot.series for step, _ in series))
     x = _Scale(0, end, _LEFT, _WIDTH - _RIGHT, [tick for tick in nice_ticks(0, end, 5) if tick == int(tick)])
     return [_draw(plot, names, x) for plot in plots]
 
@@ -113,7 +112,7 @@ def curves_file(runs: Sequence[tuple[str, Metrics]], title: str = "") -> str:
         best = best_point(metrics.series("eval", "acc"))
         text = name if best is None else f"{name} (best {percent(best[1])} at step {best[0]:,})"
         legend.append((name, text))
-    columns = min(len(plots), min((3, 4), key=lambda n: -len(plots) % n))  # the one with fewer empty places
+    columns = min(len(plots), min((3, 4), key=lambda n: -len(plots) % n))  # 3 or 4, with fewer empty places
     return plots_file(plots, legend, columns, title)
 
 
@@ -128,10 +127,10 @@ def plots_file(
 
     Args:
         plots: at least one.
-        legend: name of each series, and its text.
+        legend: name of each series, and its text in the legend.
         columns: plots in a row, each 390 wide.
         title: above them.
-        below: what stands under the legend, as SVG from (0, 0), and its height.
+        below: SVG elements under the legend, drawn from (0, 0), and their height.
     """
     rows = math.ceil(len(plots) / columns)
     width = columns * (_WIDTH + 20) + 20
@@ -171,7 +170,7 @@ def color_mark(index: int) -> str:
 
 
 def best_point(series: Series) -> tuple[int, float] | None:
-    """Return step and value of the greatest number, or None; of equals the last one, as in ``best_accuracy``."""
+    """Return step and value of the greatest number, or None; the last of equal ones, as in ``best_accuracy``."""
     finite = [point for point in series if math.isfinite(point[1])]
     return max(finite, key=lambda point: (point[1], point[0]), default=None)
 
@@ -208,9 +207,7 @@ def _y_scale(plot: Plot) -> _Scale:
     low = min(values)
     high = max(values)
     if plot.style == "loss" and low > 0 and high / low >= 20:  # a logarithmic axis shows more
-        low = low / 1.15
-        high = high * 1.15
-        return _Scale(low, high, start, end, log_ticks(low, high), log=True)
+        return _Scale(low / 1.15, high * 1.15, start, end, log_ticks(low / 1.15, high * 1.15), log=True)
     if plot.style == "loss":
         margin = 0.06 * (high - low)
         low -= margin
@@ -218,7 +215,7 @@ def _y_scale(plot: Plot) -> _Scale:
     else:
         low = min(0.0, low)
         high = 1.08 * high
-    if high <= low:  # one value only
+    if high <= low:  # there is only one value
         margin = (abs(low) or 1.0) / 2
         high = low + margin
         low -= margin
@@ -240,7 +237,7 @@ def log_ticks(low: float, high: float) -> list[float]:
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     every = math.ceil(len(decades) / 6)
     mantissas = (1, 2, 5) if math.log10(high / low) < 2.3 else (1,)
-    ticks = [m * 10.0**d for d in decades if d % every == 0 for m in mantissas]
+    ticks = (m * 10.0**d for d in decades if d % every == 0 for m in mantissas)
     return [tick for tick in ticks if low <= tick <= high]
 
 
@@ -248,7 +245,9 @@ def _curve(plot: Plot, index: int, names: Sequence[str], x: _Scale, y: _Scale) -
     series = plot.series[index]
     line = f'class="line"{dash_of(index)}'
     points = _thinned(series)
-    if plot.style == "lr" and len(names) > 1:  # schedules are often the same: a curve behind is wider
+    if (
+        plot.style == "lr" and len(names) > 1
+    ):  # runs often have the same schedule: later curves are wider, and behind
         line += f' style="stroke-width:{2 + 2.5 * index:g}"'
     if plot.style in ("loss", "plain") and len(series) >= _SMOOTH_FROM:
         smooth = _thinned(smoothed(series, len(series) // 20))
@@ -281,7 +280,7 @@ def _line(points: Series, x: _Scale, y: _Scale, attributes: str) -> str:
 
 
 def _thinned(points: Series) -> Series:
-    """Return at most :data:`_MAX_POINTS` points: the least and the greatest of each stretch, in their order."""
+    """Return at most :data:`_MAX_POINTS` points: the lowest and the highest of each stretch, in their order."""
     if len(points) <= _MAX_POINTS:
         return points
     stretch = math.ceil(2 * len(points) / _MAX_POINTS)
@@ -296,15 +295,16 @@ def _thinned(points: Series) -> Series:
 
 
 def smoothed(series: Series, reach: int) -> Series:
-    """Replace each value by the mean of the finite neighbours at most ``reach`` to either side; NaN stays NaN."""
+    """Replace each value by the mean of the finite values up to ``reach`` places away; NaN stays NaN."""
     sums = [0.0, *itertools.accumulate(v if math.isfinite(v) else 0.0 for _, v in series)]
     counts = [0, *itertools.accumulate(int(math.isfinite(v)) for _, v in series)]
     smooth = []
     for index, (step, value) in enumerate(series):
-        near = min(reach, index, len(series) - 1 - index)  # even to both sides, so that the ends do not lag
+        near = min(
+            reach, index, len(series) - 1 - index
+        )  # the same to both sides, so that the ends do not lag
         first = index - near
         end = index + near + 1
-        known = counts[end] - counts[first]
-        mean = (sums[end] - sums[first]) / known if math.isfinite(value) else math.nan
-        smooth.append((step, mean))
+        count = counts[end] - counts[first]
+        smooth.append((step, (sums[end] - sums[first]) / count if math.isfinite(value) else math.nan))
     return smooth

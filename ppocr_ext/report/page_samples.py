@@ -1,4 +1,4 @@
-"""Samples of an evaluation for a page: which ones are worth a look, and their images."""
+"""Select samples of an evaluation for a page, and read their images."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from ppocr_ext.limits import read_at_most, read_json_object
 from ppocr_ext.report.page_template import finite_number
 
 SAMPLES_FILE = "samples.json"
-KEPT = 24  # samples kept of an evaluation
-KEPT_WRONG = 18  # errors among the samples kept of an evaluation, the limit
+KEPT = 24  # limit of samples kept from an evaluation
+KEPT_WRONG = 18  # limit of errors among them
 _LONG = 5  # width / height of the image of a long text line
 _PNG = re.compile(r"iVBORw0KGgo[A-Za-z0-9+/]{32,}={0,2}")  # a PNG in base64
-_MAX_BYTES = 20 << 20  # of an image file
-_WIDTH = 480
-_HEIGHT = 96  # largest size of an image on the page, pixels
+_MAX_BYTES = 20 << 20  # limit for an image file
+_WIDTH = 480  # limits for an image on the page, pixels
+_HEIGHT = 96
 _IN_LMDB = re.compile(r"(?P<folder>.+)#(?P<sample>[1-9][0-9]{0,8})", re.ASCII)  # as `eval` names its samples
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class SampleSelection(Generic[T]):
     def __init__(self) -> None:
         self.count = self.wrong = 0
         self._order = itertools.count()
-        self._errors: list[tuple[float, int, T]] = []  # heaps; the entry to drop first is on top
+        self._errors: list[tuple[float, int, T]] = []  # heaps; the entry that is dropped first is on top
         self._correct: list[tuple[float, int, T]] = []
 
     def add(self, correct: bool, confidence: float, make: Callable[[], T]) -> None:
@@ -61,13 +61,14 @@ class SampleSelection(Generic[T]):
             heapq.heapreplace(heap, (worth, -next(self._order), make()))
 
     def selected(self) -> list[T]:
-        """Return at most :data:`KEPT` samples, errors first; of equal ones those that came first."""
+        """Return at most :data:`KEPT` samples, errors first; of equal samples, those that were added first."""
 
-        def order(entry: tuple[float, int, T]) -> tuple[float, int]:
-            return -entry[0], -entry[1]
-
-        ordered = [*sorted(self._errors, key=order), *sorted(self._correct, key=order)]
-        return [sample for _, _, sample in ordered][:KEPT]
+        ordered = [
+            entry
+            for heap in (self._errors, self._correct)
+            for entry in sorted(heap, key=lambda entry: entry[:2], reverse=True)
+        ]
+        return [sample for _, _, sample in ordered[:KEPT]]
 
 
 @dataclass(frozen=True)
@@ -98,8 +99,7 @@ class SampleCard:
     def is_long(self) -> bool:
         """True if the image shows a long text line, which needs a wide card."""
         header = base64.b64decode(self.png[:32])  # bytes 16 to 23 of a PNG are its width and height
-        width = int.from_bytes(header[16:20], "big")
-        height = int.from_bytes(header[20:24], "big")
+        width, height = (int.from_bytes(header[at : at + 4], "big") for at in (16, 20))
         return width > _LONG * height > 0
 
 
@@ -113,7 +113,7 @@ class SampleSet:
         wrong: errors among them.
         cards: the samples to show.
         note: how many images were not found; empty if all were.
-        rule: what counts as correct, if that is not the equality of all characters alone.
+        rule: when a text counts as correct, if not only when all characters are equal.
     """
 
     source: str
@@ -144,11 +144,15 @@ def read_samples(folder: Path, rule: str = "") -> list[SampleSet]:
 
 def _card(entry: Mapping[str, Any]) -> SampleCard:
     png, label, text = (str(entry.get(key, "")) for key in ("png", "label", "text"))
-    shown = png if _PNG.fullmatch(png) else ""
-    confidence = finite_number(entry.get("confidence"))
-    right = bool(entry.get("right"))
     nrtr = entry.get("nrtr")
-    return SampleCard(label, text, confidence, right, shown, nrtr=nrtr if isinstance(nrtr, str) else None)
+    return SampleCard(
+        label,
+        text,
+        finite_number(entry.get("confidence")),
+        bool(entry.get("right")),
+        png if _PNG.fullmatch(png) else "",
+        nrtr=nrtr if isinstance(nrtr, str) else None,
+    )
 
 
 def read_prediction_samples(folder: Path, data_dir: Path | None) -> list[SampleSet]:
@@ -177,11 +181,15 @@ def _select(name: str, predictions: Sequence[Prediction], data_dir: Path | None)
 
 def card_of(prediction: Prediction, images: SampleImages, before: str | None = None) -> SampleCard:
     """Return the card of a prediction, with its image, and with an earlier prediction if there is one."""
-    label = prediction.label
-    text = prediction.text
-    image = prediction.image
-    confidence = finite_number(prediction.confidence)
-    return SampleCard(label, text, confidence, prediction.correct, images.png(image), image, before)
+    return SampleCard(
+        prediction.label,
+        prediction.text,
+        finite_number(prediction.confidence),
+        prediction.correct,
+        images.png(prediction.image),
+        prediction.image,
+        before,
+    )
 
 
 class SampleImages:
@@ -203,7 +211,7 @@ class SampleImages:
 
     @property
     def note(self) -> str:
-        """``0 of 12 images found below data``; empty if none is missing."""
+        """Return ``0 of 12 images found below data``; empty if none is missing."""
         if self.found == self.wanted:
             return ""
         why = f" ({self._error.rstrip('.')})" if self._error else ""
@@ -235,7 +243,7 @@ class SampleImages:
         return bytes(content) if content is not None and len(content) <= _MAX_BYTES else None
 
     def _open(self, folder: Path, data_dir: Path) -> LmdbSet | None:
-        """Open the LMDB at its path of the evaluation, or below ``data_dir`` by its own name."""
+        """Open the LMDB at its path in the evaluation, or below ``data_dir`` by its name."""
         moved = [data_dir] if data_dir.resolve().name == folder.name else []
         for place in (data_dir / folder, folder, data_dir / folder.name, *moved):
             try:
@@ -250,7 +258,7 @@ class SampleImages:
 
 
 def _read_file(path: Path) -> bytes | None:
-    with contextlib.suppress(OSError, ValueError):  # moved since, or not a file name
+    with contextlib.suppress(OSError, ValueError):  # the file is gone, or this is no file name
         return read_at_most(path, _MAX_BYTES) or None
     return None
 

@@ -1,4 +1,4 @@
-"""The template of our HTML pages: frame, style, colours and tables."""
+"""The template of our HTML pages: frame, style, colours, tables and formatted numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UNPRINTABLE = dict.fromkeys([*range(9), *range(11, 32), 127], "\ufffd")
 
 
 def esc(value: Any) -> str:
-    """Return ``value`` as text in HTML, also inside quotes; nothing in it can be markup."""
+    """Return ``value`` as text for HTML, also inside quotes; nothing in it is markup."""
     text = str(value).translate(_UNPRINTABLE)
     return html.escape(text.encode("utf-8", "replace").decode("utf-8"))  # a lone surrogate has no UTF-8
 
@@ -23,9 +23,8 @@ def finite_number(value: Any) -> float | None:
     """Return ``value`` if it is a finite number, else None: a file may contain anything."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return (
-        float(value) if abs(value) < 1e300 else None
-    )  # not so for NaN, infinity, and integers without a float
+    # false for NaN, infinity, and integers that are too large for a float
+    return float(value) if abs(value) < 1e300 else None
 
 
 def percent(value: Any) -> str:
@@ -33,9 +32,8 @@ def percent(value: Any) -> str:
     share = finite_number(value)
     if share is None:
         return "–"
-    if 0.9995 <= share < 0.99995:  # the metric divides by the count + 1e-5: 0.999999 is all
-        return f"{100 * share:.2f}%"
-    return f"{100 * share:.1f}%"
+    # 0.999999 is all, since the metric divides by the count + 1e-5
+    return f"{100 * share:.{2 if 0.9995 <= share < 0.99995 else 1}f}%"
 
 
 def similarity(value: Any) -> str:
@@ -45,12 +43,12 @@ def similarity(value: Any) -> str:
 
 def plain(value: Any, digits: int = 4) -> str:
     """Return a number with ``digits`` significant digits and separated thousands."""
-    given = finite_number(value)
-    if given is None:
+    number = finite_number(value)
+    if number is None:
         return "–"
-    if given == int(given) and abs(given) < 1e15:
-        return f"{int(given):,}"
-    return f"{given:,.0f}" if abs(given) >= 10**digits else f"{given:.{digits}g}"
+    if abs(number) >= 10**digits or number == int(number):
+        return f"{number:,.0f}"
+    return f"{number:.{digits}g}"
 
 
 def millions(count: Any) -> str:
@@ -79,7 +77,7 @@ def period(begin: str, end: str) -> str:
 
 
 RUN_COLORS = 6  # CSS classes r0 … r5
-# Nothing is loaded and no script runs, whatever a label or a file name in the page contains.
+# The page loads nothing and runs no script, whatever a label or a file name in it contains.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _COLORS = {  # name: (light scheme, dark scheme)
     "bg": ("#f6f7f9", "#12161c"),
@@ -187,7 +185,7 @@ def _variables(scheme: int) -> str:
 
 
 def page(title: str, subtitle: str, body: str) -> str:
-    """Return a complete page around ``body``, which is HTML already."""
+    """Return a complete page around ``body``, which is HTML."""
     now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     return f"""<!doctype html>
 <html lang="en">
@@ -210,7 +208,7 @@ def page(title: str, subtitle: str, body: str) -> str:
 
 
 def plot_style() -> str:
-    """Return the style of plots with fixed light colours, for an SVG file: most viewers know no CSS variables."""
+    """Return the style of plots with fixed light colours, for SVG files: most viewers do not know CSS variables."""
     return re.sub(r"var\(--(\w+)\)", lambda name: _COLORS[name[1]][0], _PLOT_STYLE)
 
 

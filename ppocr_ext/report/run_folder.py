@@ -1,4 +1,4 @@
-"""Read a run folder, complete or not: a run may have been killed at any moment.
+"""Read a run folder, complete or not: a run may be killed at any moment.
 
 ``metrics.jsonl`` has one JSON object on each line; a number that is not finite is ``null``. ``eval --save-predictions``
 and ``predict`` write UTF-8 text with a header, separated by tabs; control characters, and what a spreadsheet would take
@@ -125,8 +125,7 @@ def short_loss_name(name: str) -> str:
 def read_metrics(path: str | Path) -> Metrics:
     """Read ``metrics.jsonl``; ``path`` is the file or the folder of the run.
 
-    A last line that is cut short, as after a kill, is skipped. Lines that a resumed run wrote again replace
-    the first ones.
+    A last line that is cut off, as after a kill, is skipped. Of two lines for a step, the later one counts.
 
     Raises:
         DataError: the file is missing, or a line before the last is invalid.
@@ -202,7 +201,7 @@ class RunFolder:
 
     @property
     def status(self) -> str:
-        """See :func:`status_of`."""
+        """Return :func:`status_of` the record."""
         return status_of(self.record)
 
     @property
@@ -215,12 +214,12 @@ class RunFolder:
 
     @property
     def indicator(self) -> str:
-        """Name of the metric that decides which checkpoint is best."""
+        """Return the name of the metric that decides which checkpoint is best."""
         return str(lookup(self.config, "Metric", "main_indicator") or "acc")
 
     @property
     def indicator_name(self) -> str:
-        """Name of that metric as pages show it."""
+        """Return the name of that metric as pages show it."""
         return _INDICATOR_NAMES.get(self.indicator, self.indicator)
 
 
@@ -231,19 +230,16 @@ def status_of(record: dict[str, Any]) -> str:
 
 
 def unevaluated(evaluated: int, step: int) -> str:
-    """Return which steps after that of the last evaluation were never evaluated, up to ``step``; empty if none."""
+    """Return which steps after the last evaluation, up to ``step``, were never evaluated; empty if there are none."""
     if evaluated >= step:
         return ""
-    first = evaluated + 1
-    return (
-        f"step {step} was never evaluated"
-        if first == step
-        else f"steps {first} to {step} were never evaluated"
-    )
+    if evaluated + 1 == step:
+        return f"step {step} was never evaluated"
+    return f"steps {evaluated + 1} to {step} were never evaluated"
 
 
 def read_runs(paths: Sequence[str | Path]) -> list[RunFolder]:
-    """Read run folders; a path that is not a run folder stands for the runs in it.
+    """Read run folders; a folder that is no run folder stands for the runs in it.
 
     Raises:
         DataError: a path is neither.
@@ -252,8 +248,8 @@ def read_runs(paths: Sequence[str | Path]) -> list[RunFolder]:
     for path in map(Path, paths):
         runs = [path] if _is_run(path) else []
         if not runs and path.is_dir():
-            runs = sorted(folder for folder in path.iterdir() if _is_run(folder))
-            runs.sort(key=lambda folder: str(read_record(folder).get("started", "")))
+            runs = [folder for folder in path.iterdir() if _is_run(folder)]
+            runs.sort(key=lambda folder: (str(read_record(folder).get("started", "")), folder))
         if not runs:
             raise DataError(
                 f"{path}: no run folder, and no folder of runs (found neither {METRICS_FILE} nor {RECORD_FILE}). "

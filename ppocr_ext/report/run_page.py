@@ -29,14 +29,14 @@ from ppocr_ext.report.page_template import (
 )
 from ppocr_ext.report.run_folder import RunFolder, lookup, read_runs, unevaluated
 
-_MAX_SAMPLES = 40  # skipped samples that are listed
+_MAX_SAMPLES = 40  # limit of the skipped samples in the list
 _LONGEST = 300  # characters shown of a value or a label
 _LONGEST_LINE = 1000  # characters shown about a skipped sample
 _MAX_EVALUATIONS = 500  # rows of the table
 
 
 def curves(runs: Sequence[RunFolder]) -> str:
-    """Return one plot for each number, with all runs in it."""
+    """Return one plot for each number, with the curves of all runs."""
     plots = plots_of([run.metrics for run in runs])
     if not plots:
         return ""
@@ -54,7 +54,7 @@ def _name(run: RunFolder, index: int) -> str:
 
 
 def _heading(runs: Sequence[RunFolder], index: int) -> str:
-    """Return which run a card is about; nothing for a single run."""
+    """Return the name of the run as heading of a card; empty for a single run."""
     if len(runs) == 1:
         return ""
     return f'<div class="name">{color_mark(index)}<h3>{esc(runs[index].name)}</h3></div>'
@@ -64,7 +64,7 @@ def predictions(runs: Sequence[RunFolder]) -> str:
     """Return samples with their predictions and images, errors first."""
     cards = []
     for index, run in enumerate(runs):
-        # only the first evaluation of the first two runs is unfolded
+        # only the first set of the first two runs is unfolded
         sets = "".join(_sample_set(found, index < 2 and n == 0) for n, found in enumerate(run.samples))
         if sets:
             cards.append(f'<div class="card" style="margin-bottom:14px">{_heading(runs, index)}{sets}</div>')
@@ -75,12 +75,11 @@ def _sample_set(found: SampleSet, unfolded: bool) -> str:
     correct = found.count - found.wrong
     share = percent(correct / found.count) if found.count else "–"
     rule = f", {found.rule}" if found.rule else ""
-    cells = "".join(sample_card(card) for card in found.cards)
-    long = any(card.is_long for card in found.cards)
+    long = " long" if any(card.is_long for card in found.cards) else ""
     return (
         f"<details{' open' if unfolded else ''}><summary>{esc(found.source)}: {correct:,} of {found.count:,} correct "
         f"({share}){esc(rule)}. Shown: errors with the highest confidence, then correct samples with the lowest"
-        f'</summary><div class="samples{" long" if long else ""}">{cells}</div></details>'
+        f'</summary><div class="samples{long}">{"".join(map(sample_card, found.cards))}</div></details>'
     )
 
 
@@ -91,12 +90,10 @@ def sample_card(card: SampleCard) -> str:
     image = f'<img alt="{alt}" src="data:image/png;base64,{card.png}">' if card.png else ""
     name = f"<dt>image</dt><dd>{esc(card.image)}</dd>" if card.image and not image else ""
     then = ""
-    if card.before is not None:
-        before = _mark_differences(card.label[:_LONGEST], card.before[:_LONGEST])[1]
-        then = f"<dt>before</dt><dd>{before or '<i>empty</i>'}</dd>"
-    if card.nrtr is not None:
-        nrtr = _mark_differences(card.label[:_LONGEST], card.nrtr[:_LONGEST])[1]
-        then += f"<dt>by NRTR</dt><dd>{nrtr or '<i>empty</i>'}</dd>"
+    for title, other in (("before", card.before), ("by NRTR", card.nrtr)):
+        if other is not None:
+            marked = _mark_differences(card.label[:_LONGEST], other[:_LONGEST])[1]
+            then += f"<dt>{title}</dt><dd>{marked or '<i>empty</i>'}</dd>"
     return (
         f'<div class="sample {"right" if card.correct else "wrong"}">{image}<div><dl>{name}'
         f"<dt>label</dt><dd>{label}</dd><dt>prediction</dt><dd>{text or '<i>empty</i>'}</dd>{then}"
@@ -125,8 +122,8 @@ def evaluations(runs: Sequence[RunFolder]) -> str:
 def _evaluations(run: RunFolder) -> str:
     evals = run.metrics.evals
     known = ("kind", "epoch", "step", "time", "acc", "norm_edit_dis", "fps")
-    others = [key for key in dict.fromkeys(key for line in evals for key in line) if key not in known]
-    others = [key for key in others if not key.endswith("_epoch")]
+    keys = dict.fromkeys(key for line in evals for key in line)
+    others = [key for key in keys if key not in known and not key.endswith("_epoch")]
     best_step = (best_point(run.metrics.series("eval", run.indicator)) or (None,))[0]
     late = evals[-_MAX_EVALUATIONS:]
     shown = [line for line in evals[:-_MAX_EVALUATIONS] if line["step"] == best_step] + late
@@ -154,12 +151,11 @@ def _metric(name: str, value: Any) -> str:
 
 
 def warnings(runs: Sequence[RunFolder]) -> str:
-    """Return what the checks before each run warned of; the whole list is in ``preflight.json``."""
+    """Return the warnings of the checks before each run; ``preflight.json`` has the whole list."""
     cards = []
     for index, run in enumerate(runs):
-        found = _dicts(run.preflight.get("warnings"))
         rows = []
-        for issue in found[:_MAX_SAMPLES]:
+        for issue in _dicts(run.preflight.get("warnings"))[:_MAX_SAMPLES]:
             about = ": ".join(str(issue[key]) for key in ("where", "path", "message") if issue.get(key))
             rows.append([esc(part[:_LONGEST_LINE]) for part in (str(issue.get("code", "–")), about)])
         if rows:
@@ -169,7 +165,7 @@ def warnings(runs: Sequence[RunFolder]) -> str:
 
 
 def data(runs: Sequence[RunFolder]) -> str:
-    """Return what preflight found in the label files: counts by reason, and some skipped samples."""
+    """Return the numbers of preflight: samples, usable ones, skipped ones by reason; and some skipped samples."""
     rows = []
     details = []
     for index, run in enumerate(runs):
@@ -178,9 +174,8 @@ def data(runs: Sequence[RunFolder]) -> str:
                 continue
             counts = found.get("counts")
             reasons = [f"{plain(n)} {esc(r)}" for r, n in counts.items()] if isinstance(counts, dict) else []
-            total = plain(found.get("total"))
-            usable = plain(found.get("usable"))
-            rows.append([_name(run, index), esc(mode), total, usable, ", ".join(reasons) or "none"])
+            numbers = [plain(found.get(key)) for key in ("total", "usable")]
+            rows.append([_name(run, index), esc(mode), *numbers, ", ".join(reasons) or "none"])
             details.append(_skipped(run, str(mode), found))
     if not rows:
         return ""
@@ -208,8 +203,8 @@ def parts(runs: Sequence[RunFolder]) -> str:
             esc(part.get("name", "–")),
             plain(part.get("parameters")),
             plain(part.get("trained")),
+            _rates(part.get("rates")),
         ]
-        + [_rates(part.get("rates"))]
         for index, run in enumerate(runs)
         for part in _dicts(run.record.get("parts"))
     ]
@@ -247,7 +242,7 @@ def _differences(runs: Sequence[RunFolder]) -> str:
     rows = [
         [esc(key), *(esc(values.get(key, "–")[:_LONGEST]) for values in flat)]
         for key in dict.fromkeys(key for values in flat for key in values)
-        # the names of the runs show the folder already
+        # the names of the runs show the folder
         if len({values.get(key) for values in flat}) > 1 and key != "Global.save_model_dir"
     ]
     if not rows:
@@ -327,7 +322,6 @@ def _numbers(run: RunFolder) -> dict[str, str]:
     evals = run.metrics.evals
     step, best = _best(run)
     best_line = next((line for line in evals if line["step"] == step), {})
-    # of each window; over all calls
     speeds = [v for v in (finite_number(line.get("ips")) for line in train) if v is not None]
     seconds = [v for v in (finite_number(line.get("time")) for line in [*train, *evals]) if v is not None]
     speed = statistics.median(speeds) if speeds else None
@@ -344,7 +338,7 @@ def _numbers(run: RunFolder) -> dict[str, str]:
 
 
 def summary(runs: Sequence[RunFolder]) -> str:
-    """Return the numbers and circumstances of one run, or a table that compares several."""
+    """Return the numbers and facts of one run, or a table that compares several runs."""
     if len(runs) == 1:
         return _card(runs[0], 0, _figures(runs[0]))
     cards = "".join(_card(run, index, "") for index, run in enumerate(runs))
@@ -397,8 +391,8 @@ def _comparison(runs: Sequence[RunFolder]) -> str:
     bests = [_best(run)[1] for run in runs]
     top = max((best for best in bests if best is not None), default=None)
     rows = []
-    for index, (run, numbers) in enumerate(zip(runs, tables, strict=True)):
-        if top is not None and bests[index] == top:
+    for index, (run, numbers, best) in enumerate(zip(runs, tables, bests, strict=True)):
+        if top is not None and best == top:
             numbers["best"] = f"<b>{numbers['best']}</b>"
         rows.append([_status_title(run, index, "span"), *numbers.values()])
     return f'<div class="card scroll">{table(["run", *tables[0]], rows)}</div>'

@@ -1,6 +1,6 @@
-"""Run the trials of a study through Ray Tune: on this machine, or on those of a cluster that share the study's folder.
+"""Run the trials of a study through Ray Tune: on this machine, or on a cluster whose machines share the study's folder.
 
-The study proposes, prunes and keeps the record as it does without Ray; Ray decides where and when a trial runs.
+The study proposes, prunes and keeps the record, as without Ray. Ray decides where and when a trial runs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray must not send usage data
 import ray  # noqa: E402 - reads that variable
 from ray import tune  # noqa: E402
 from ray.tune.search import Searcher  # noqa: E402
@@ -23,12 +23,12 @@ from ppocr_ext.tuning.study import (  # noqa: E402
     Evaluation,
     TrialResult,
     TuningStudy,  # noqa: E402
-    objective,
+    best_of,
 )
 
 
 class _Driver(Searcher, tune.Stopper):
-    """Ray's searcher and stopper, in the process of the study."""
+    """Connect the study with Ray, as its searcher and stopper, in the process of the study."""
 
     def __init__(self, search: Search, study: TuningStudy) -> None:
         super().__init__()
@@ -39,19 +39,19 @@ class _Driver(Searcher, tune.Stopper):
         self.error: PPOCRExtError | None = None
 
     def suggest(self, trial_id: str) -> dict[str, Any]:
-        """Return what the trainable gets."""
+        """Begin a trial, and return the arguments of the trainable."""
         number, settings = self._study.ask()
         self._numbers[trial_id] = number
         self._evaluations[trial_id] = []
         return {"number": number, "settings": json.dumps(settings)}
 
     def __call__(self, trial_id: str, result: Mapping[str, Any]) -> bool:
-        """Take an evaluation; return True if the trial is to stop."""
-        seen = self._evaluations[trial_id]
+        """Report an evaluation to the study; return True if the trial is to stop."""
         if "evaluation" not in result:
             return False
-        seen.append(json.loads(result["evaluation"]))
-        return self._study.report(self._numbers[trial_id], len(seen), seen[-1])
+        evaluations = self._evaluations[trial_id]
+        evaluations.append(json.loads(result["evaluation"]))
+        return self._study.report(self._numbers[trial_id], len(evaluations), evaluations[-1])
 
     def stop_all(self) -> bool:
         """Return True if the study cannot go on."""
@@ -60,19 +60,18 @@ class _Driver(Searcher, tune.Stopper):
     def on_trial_complete(
         self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False
     ) -> None:
-        """Tell the study how a trial ended; one without a result of its own was stopped."""
+        """Tell the study how a trial ended; a trial without a result was pruned, or its worker has ended."""
         last = result or {}
-        text = last.get("result")
-        seen = self._evaluations[trial_id]
-        best = max(seen, key=lambda line: objective(line, self._study.indicator), default={})
-        state, reason = (
-            ("failed", f"its Ray worker has ended; see {self._search.folder}/ray")
-            if error
-            else ("pruned", "")
-        )
-        stopped = TrialResult(state, reason, best, last.get("time_total_s", 0.0) / 60)
+        if "result" in last:
+            ended = TrialResult(**json.loads(last["result"]))
+        else:
+            best = best_of(self._evaluations[trial_id], self._study.indicator)
+            minutes = last.get("time_total_s", 0.0) / 60
+            ended = TrialResult("pruned", "", best, minutes)
+            if error:
+                reason = f"its Ray worker has ended; see {self._search.folder}/ray"
+                ended = TrialResult("failed", reason, best, minutes)
         try:
-            ended = TrialResult(**json.loads(text)) if text else stopped
             self._search.end(self._study, self._numbers[trial_id], ended)
         except PPOCRExtError as problem:  # Ray would only log it
             self.error = problem
@@ -99,13 +98,12 @@ def ray_trials(address: str | None, at_once: int) -> RunTrials:
         search = replace(search, folder=search.folder.resolve())
         driver = _Driver(search, study)
         gpus = int(search.config.settings.use_gpu is True)
-        # for workers of a clone that is not installed; its configs and files must be at the same paths on each machine
+        # workers need it if this package is not installed; configs and data must have the same paths on each machine
         path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
-        environment = {"env_vars": {"PYTHONPATH": path}}
-        where: dict[str, Any] = (
-            {"address": address} if address else {"address": "local", "include_dashboard": False}
-        )
-        with ray.init(log_to_driver=False, runtime_env=environment, **where):
+        place: dict[str, Any] = {"address": address}
+        if not address:
+            place = {"address": "local", "include_dashboard": False}
+        with ray.init(log_to_driver=False, runtime_env={"env_vars": {"PYTHONPATH": path}}, **place):
             tune.Tuner(
                 tune.with_resources(_trainable(search, study.indicator, Path.cwd()), {"cpu": 1, "gpu": gpus}),
                 tune_config=tune.TuneConfig(
@@ -115,7 +113,7 @@ def ray_trials(address: str | None, at_once: int) -> RunTrials:
             ).fit()
         if driver.error is not None:
             raise driver.error
-        if len(study.trials()) < search.trials:  # Ray takes Ctrl-C for itself, and returns
+        if len(study.trials()) < search.trials:  # Ray handles Ctrl-C itself, and returns
             raise KeyboardInterrupt
 
     return run
@@ -125,7 +123,9 @@ def _trainable(search: Search, indicator: str, working_folder: Path) -> Any:
     """Return the function that a Ray worker calls with what the driver suggests."""
 
     def train(suggested: Mapping[str, Any]) -> None:
-        os.chdir(working_folder)  # Ray's worker is in another one; paths in the config are relative to this
+        os.chdir(
+            working_folder
+        )  # a Ray worker starts in another folder, and paths in the config are relative
 
         def on_evaluation(count: int, line: Evaluation) -> bool:
             tune.report({"evaluation": json.dumps(line)})  # does not return if the trial is to stop

@@ -1,4 +1,4 @@
-"""The search itself: check, run the trials, here or through another back end, and write the results."""
+"""Search for better settings: check the space, run the trials (here or through Ray), and write the results."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from ppocr_ext.tuning.study import STUDY_FILE, OnEvaluation, TrialResult, Tuning
 RESULTS_FILE = "results.md"
 PICTURE_FILE = "parallel.png"
 BEST_FILE = "best.yml"
-_LEAST_TRIALS = 4  # for the importance of keys
+_LEAST_TRIALS = 4  # the importance of keys needs so many trials
 _CHANCE = """\
-All trials have one seed. Another seed alone often moves the accuracy by a point or more: a smaller difference is no
-improvement. To be sure, train the best and the shipped settings with two or three other values of Global.seed."""
+All trials have the same seed. Another seed alone often changes the accuracy by a point or more, so a smaller difference
+may be chance. To be sure, train the best and the shipped settings with two or three other values of Global.seed."""
 
 
 def write_results(study: TuningStudy, config: Config, folder: Path, command: str) -> Path:
@@ -67,15 +67,20 @@ def write_results(study: TuningStudy, config: Config, folder: Path, command: str
         write_text(folder / RESULTS_FILE, f"{summary}\n\n{_table(study, names)}\n")
         return folder / RESULTS_FILE
     _draw(study, names, folder / PICTURE_FILE)
-    importance = _importance(study, names)
-    fenced = f"Train with the best settings:\n\n```\n{command}\n```\n"
-    parts = [summary, _table(study, names), f"![trials]({PICTURE_FILE})", importance, _CHANCE, fenced]
+    parts = [
+        summary,
+        _table(study, names),
+        f"![trials]({PICTURE_FILE})",
+        _importance(study, names),
+        _CHANCE,
+        f"Train with the best settings:\n\n```\n{command}\n```\n",
+    ]
     write_text(folder / RESULTS_FILE, "\n\n".join(parts))
     return folder / RESULTS_FILE
 
 
 def _draw(study: TuningStudy, names: Mapping[str, str], file: Path) -> None:
-    """Draw parallel coordinates: an axis for each key and one for the metric, a line for each trial."""
+    """Draw parallel coordinates: an axis for each key and for the metric, a line for each trial."""
     record = study.by_best()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it is experimental, and an axis may have only one value
@@ -88,13 +93,13 @@ def _draw(study: TuningStudy, names: Mapping[str, str], file: Path) -> None:
 
 
 def short_names(keys: Iterable[str]) -> dict[str, str]:
-    """Return for each key its last components, as many as tell it from the other keys."""
+    """Return for each key its last components: so many that no other key ends with them."""
     every = {key: split(key) for key in keys}
     names = {}
     for key, parts in every.items():
-        ends = [parts[-count:] for count in range(1, len(parts) + 1)]
-        alone = [end for end in ends if sum(each[-len(end) :] == end for each in every.values()) == 1]
-        names[key] = dotted(alone[0] if alone else parts)
+        ends = (parts[-count:] for count in range(1, len(parts) + 1))
+        alone = (end for end in ends if sum(each[-len(end) :] == end for each in every.values()) == 1)
+        names[key] = dotted(next(alone, parts))
     return names
 
 
@@ -114,37 +119,43 @@ def _table(study: TuningStudy, names: Mapping[str, str]) -> str:
     for trial in study.trials():
         result = trial.result
         mark = ", shipped" if trial.settings == study.shipped else ""
-        numbers = [percent(result.best.get(study.indicator)), similarity(result.best.get("norm_edit_dis"))]
-        numbers.append(str(result.best.get("step", "–")))
-        state = f"{result.state}: {result.reason}" if result.reason else result.state
-        settings = [_plain(trial.settings[key]) for key in names]
-        rows.append([f"{trial.number}{mark}", *settings, *numbers, state, f"{result.minutes:.1f}"])
+        rows.append(
+            [
+                f"{trial.number}{mark}",
+                *(_plain(trial.settings[key]) for key in names),
+                percent(result.best.get(study.indicator)),
+                similarity(result.best.get("norm_edit_dis")),
+                str(result.best.get("step", "–")),
+                f"{result.state}: {result.reason}" if result.reason else result.state,
+                f"{result.minutes:.1f}",
+            ]
+        )
     return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in rows)
 
 
 def _importance(study: TuningStudy, names: Mapping[str, str]) -> str:
-    """Return how much of the differences each key explains."""
+    """Return which share of the differences each key explains."""
     record = study.by_best()
     if len({trial.value for trial in record.trials}) < _LEAST_TRIALS:
         return f"Importance of the keys: it needs {_LEAST_TRIALS} trials with different results."
-    evaluator = optuna.importance.PedAnovaImportanceEvaluator()
-    found = optuna.importance.get_param_importances(record, evaluator=evaluator)
-    shares = ", ".join(f"{names[key]} {share:.0%}" for key, share in found.items())
+    importances = optuna.importance.get_param_importances(
+        record, evaluator=optuna.importance.PedAnovaImportanceEvaluator()
+    )
+    shares = ", ".join(f"{names[key]} {share:.0%}" for key, share in importances.items())
     return f"Importance of the keys (PED-ANOVA, {len(record.trials)} trials; rough below 30): {shares}."
 
 
 def _part(node: Node, paths: Sequence[tuple[str, ...]]) -> Any:
-    """Return the part of ``node`` that ``paths`` reach; a list that one enters by number is replaced as a whole."""
+    """Return the part of ``node`` at ``paths``; a list that a path enters by index is replaced as a whole."""
     if () in paths:
         return plain_copy(node)
     if node.is_list and any(path[0].isdecimal() for path in paths):
         return Replacement(plain_copy(node))
-    names = dict.fromkeys(path[0] for path in paths)
-    found = {
-        name: _part(child(node, [name], 0) or Node(None), [p[1:] for p in paths if p[0] == name])
-        for name in names
+    parts = {
+        name: _part(child(node, [name], 0) or Node(None), [path[1:] for path in paths if path[0] == name])
+        for name in dict.fromkeys(path[0] for path in paths)
     }
-    return [{name: value} for name, value in found.items()] if node.is_list else found
+    return [{name: part} for name, part in parts.items()] if node.is_list else parts
 
 
 @dataclass(frozen=True)
@@ -153,9 +164,9 @@ class Search:
 
     Attributes:
         config: as loaded, with overlays and options; its own values are trial 0.
-        files: those of ``-c``, for the command that trains the best settings.
-        folder: of the study: its record, its runs (``trials/0003``), its results.
-        trials: how many there are in the end, those of a resumed study included.
+        files: the files of ``-c``, for the command that trains the best settings.
+        folder: folder of the study: its record, its runs (``trials/0003``), its results.
+        trials: number of trials in all, those of a resumed study included.
         host_path: a PaddleOCR checkout; None: the installed package.
     """
 
@@ -168,22 +179,25 @@ class Search:
     def train(
         self, number: int, settings: Mapping[str, Any], indicator: str, on_evaluation: OnEvaluation
     ) -> TrialResult:
-        """Train trial ``number`` as ``ppocr-ext train`` does, in a run folder of its own."""
+        """Train trial ``number`` with ``ppocr-ext train``, in its own run folder."""
         folder = self.folder / "trials" / f"{number:04}"
-        for name in (METRICS_FILE, RECORD_FILE):  # of an earlier study, which would be read as this one's
+        for name in (
+            METRICS_FILE,
+            RECORD_FILE,
+        ):  # files of an earlier study, which would count as this trial's
             (folder / name).unlink(missing_ok=True)
         values = {**settings, "Global.save_model_dir": folder.as_posix()}
         options = [f"{key}={json.dumps(value)}" for key, value in values.items()]  # JSON is YAML
         host = [] if self.host_path is None else ["--host", self.host_path]
-        base = (self.folder / "config.yml").as_posix()
-        command = ["train", "-c", base, *host, "--overwrite", "-o", *options]
+        config = (self.folder / "config.yml").as_posix()
+        command = ["train", "-c", config, *host, "--overwrite", "-o", *options]
         return run_trial(command, folder, indicator, on_evaluation)
 
     def end(self, study: TuningStudy, number: int, result: TrialResult) -> None:
         """Keep the result of a trial, and write the results so far.
 
         Raises:
-            ModelError: the trial with the config's own settings failed, and no other has finished: all would fail.
+            ModelError: the trial with the config's own settings failed, and so did all others.
         """
         trial = study.tell(number, result)
         trials = study.trials()
@@ -196,23 +210,22 @@ class Search:
                 f"{command}",
                 code="training_failed",
             )
-        best = trials[0]
         name = study.indicator
-        values = [percent(each.result.best.get(name)) for each in (trial, best)]
+        own, best = (percent(each.result.best.get(name)) for each in (trial, trials[0]))
         LOG.info(
             "%s",
-            f"trial {number}: {settings_text(trial.settings)}: {name} {values[0]}, {result.state}{reason}, "
-            f"{result.minutes:.1f} minutes (best: {values[1]}, trial {best.number})",
+            f"trial {number}: {settings_text(trial.settings)}: {name} {own}, {result.state}{reason}, "
+            f"{result.minutes:.1f} minutes (best: {best}, trial {trials[0].number})",
         )
         files = [word for file in (*self.files, self.folder / BEST_FILE) for word in ("-c", str(file))]
         write_results(study, self.config, self.folder, command_line("train", *files, host=self.host_path))
 
     def run(self, space: Space, run_trials: RunTrials) -> Path:
-        """Run what is missing of the study, and return its page of results.
+        """Run the trials that the study lacks, and return its page of results.
 
         Args:
             space: the parameters.
-            run_trials: the back end: :func:`run_here`, or that of Ray.
+            run_trials: the back end: :func:`run_here`, or the one of Ray.
 
         Raises:
             ConfigError: config, space or an earlier study in the folder cannot be used.

@@ -1,4 +1,4 @@
-"""The search space: which config keys are tried, and with which values; read, checked, made from a config, written."""
+"""The search space, config keys and the values to try: read it, check it, make it from a config, write it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FORMS = "{low: 0.001, high: 0.01, log: true}, {low: 1, high: 5, step: 1} or {ch
 _FIXED = ("Eval", "Metric", "Global.save_model_dir", "Global.checkpoints")
 _RATES = ("Optimizer.lr.learning_rate", "Optimizer.lr.max_lr")
 _SCALAR = str | int | float | None
-_FACTOR = 3.0  # of the default space, each way
+_FACTOR = 3.0  # the default space goes from 1/3 of a value to 3 times it
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Parameter:
         key: path in the config, as after ``-o``.
         values: as in a space file: ``low`` and ``high``, with ``log`` (equal ratios are equally likely) or ``step``
             (values are ``low + n * step``); or ``choices``.
-        place: where it is written.
+        place: place of the key in a file.
     """
 
     key: str
@@ -49,18 +49,17 @@ class Parameter:
 
     @property
     def ends(self) -> tuple[Any, ...]:
-        """All choices, or both ends of the range."""
+        """Return all choices, or both ends of the range."""
         return tuple(self.values.get("choices") or (self.values["low"], self.values["high"]))
 
     @property
     def step(self) -> float | None:
-        """The step of a range, 1 if its ends are whole numbers; None: any number."""
-        is_whole = all(isinstance(end, int) for end in self.ends)
+        """Return the step of a range, 1 by default if its ends are whole numbers; None: any number."""
         step: float | None = self.values.get("step")
-        return 1 if step is None and is_whole else step
+        return 1 if step is None and all(isinstance(end, int) for end in self.ends) else step
 
     def holds(self, value: Any) -> bool:
-        """Return True if a trial can have ``value``."""
+        """Return True if ``value`` is one that a trial can have."""
         if "choices" in self.values or isinstance(value, bool) or not isinstance(value, int | float):
             return value in self.ends
         steps = 0.0 if self.step is None else (value - self.ends[0]) / self.step
@@ -74,8 +73,8 @@ def read_space(path: Path, config: Config) -> list[Parameter]:
     """Read a space file: config keys with ``{low, high, log}``, ``{low, high, step}`` or ``{choices}``.
 
     Raises:
-        ConfigError: the file cannot be read, or (all issues at once) a key is not in ``config``, cannot be tuned, or
-            its values are wrong or lack the one of ``config``, which trial 0 has.
+        ConfigError: the file cannot be read. Or, all at once: keys that are not in ``config`` or cannot be tuned, and
+            values that are wrong, or lack the value of ``config``, which trial 0 has.
     """
     space = [Parameter(str(key), plain_copy(node), node.place) for key, node in read_file(path).value.items()]
     report_issues(
@@ -87,7 +86,7 @@ def read_space(path: Path, config: Config) -> list[Parameter]:
 
 
 def _value_error(values: Any) -> ConfigError | None:
-    """Return what is wrong with the values of a parameter, if anything."""
+    """Return the error of the values of a parameter; None if they are right."""
     if not isinstance(values, dict):
         return ConfigError(f"found {shown(values)}, expected {_FORMS}.", code="bad_value")
     for name, value in values.items():
@@ -102,26 +101,24 @@ def _value_error(values: Any) -> ConfigError | None:
     if choices is not None:
         scalars = isinstance(choices, list) and all(isinstance(each, _SCALAR) for each in choices)
         right = scalars and len(values) == 1 and len(set(choices)) == len(choices) > 1
-        what = "two or more different numbers or texts, and nothing beside them"
+        expected = "two or more different numbers or texts, and nothing beside them"
     else:
-        right = (
-            None not in (low, high)
-            and low < high
-            and not (values.get("log") and (low <= 0 or "step" in values))
-        )
-        what = f"{_FORMS}; low less than high, with log above 0"
-    return None if right else ConfigError(f"found {shown(values)}, expected {what}.", code="bad_value")
+        takes_log = not values.get("log") or (low is not None and low > 0 and "step" not in values)
+        right = None not in (low, high) and low < high and takes_log
+        expected = f"{_FORMS}; low less than high, with log above 0"
+    return None if right else ConfigError(f"found {shown(values)}, expected {expected}.", code="bad_value")
 
 
 def _key_error(parameter: Parameter, config: Config) -> ConfigError | None:
-    """Return why the key of ``parameter`` cannot be tuned in ``config``, if so."""
+    """Return the error of the key of ``parameter`` in ``config``; None if it can be tuned."""
     key = parameter.key
     try:
         value = config.at(key)
     except ConfigError as error:
         message = str(error).removeprefix(f"{key}: ")
-        hint = "" if "Did you mean" in message else f" To add it to the config: -o {key}=VALUE."
-        return ConfigError(f"{message}{hint}", code="unknown_key")
+        if "Did you mean" not in message:
+            message += f" To add it to the config: -o {key}=VALUE."
+        return ConfigError(message, code="unknown_key")
     if fixed := [each for each in _FIXED if f"{key}.".startswith(f"{each}.")]:
         message = f"trials with another {fixed[0]} cannot be compared. Fix: remove the key."
     elif isinstance(value, Mapping | tuple):
@@ -137,7 +134,7 @@ def _key_error(parameter: Parameter, config: Config) -> ConfigError | None:
 
 
 def check_space(space: Space, config: Config, host: Host) -> None:
-    """Check ``config`` with each choice and both ends of each range, as a run would.
+    """Check ``config`` with each choice and both ends of each range, by the config check of a run.
 
     Raises:
         InvalidConfigError: the config itself has errors, or a value gives it one.
@@ -159,11 +156,11 @@ def check_space(space: Space, config: Config, host: Host) -> None:
 
 
 def default_space(config: Config) -> list[Parameter]:
-    """Return the space for ``config`` if the user gives none: only keys that have a number above 0 in it.
+    """Return the default space for ``config``. It has only keys whose value in the config is a number above 0.
 
-    Learning rate × 3 each way; weight decay 0.01, 0.03, 0.1; half, same and double warm-up; weights of all losses
-    but the first (their ratios matter) × 3 each way; temperatures of distillation losses 1, 2, 4; each with the
-    config's own value.
+    Learning rate: from a third to three times its value; weight decay: 0.01, 0.03, 0.1; warm-up: half, same, double;
+    weights of all losses but the first, since only their ratios matter: from a third to three times; temperatures of
+    distillation losses: 1, 2, 4. The config's own value is always included.
 
     Raises:
         ConfigError: it has none of these.

@@ -1,4 +1,4 @@
-"""A study with Optuna: proposes settings, decides which trials to prune, and keeps all of them in one SQLite file."""
+"""A study with Optuna: it proposes settings, decides which trials to prune, and keeps all trials in a SQLite file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import signal
 import sqlite3
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ from ppocr_ext.report.run_folder import read_metrics, read_record, status_of
 from ppocr_ext.tuning.space import Parameter, Space
 
 _POLL = 0.5  # seconds
-# Less than one image in a million: it decides between equal accuracies only, above all between those that are still 0.
+# Less than one image in a million: it decides only between equal accuracies, such as those that are still 0.
 _TIE = 1e-6
 
 Evaluation = Mapping[str, Any]
@@ -37,9 +37,9 @@ class TrialResult:
     """How a trial ended.
 
     Attributes:
-        state: ``"finished"``, ``"pruned"`` (stopped, since it was behind the others) or ``"failed"``.
+        state: ``"finished"``, ``"pruned"`` (stopped, since it was worse than others) or ``"failed"``.
         reason: why it failed; else empty.
-        best: its best evaluation, a line of its metrics.jsonl; empty without one.
+        best: its best evaluation, a line of its metrics.jsonl; empty if there is none.
         minutes: from its start to its end.
     """
 
@@ -55,11 +55,16 @@ def objective(evaluation: Evaluation, indicator: str) -> float:
     return value + _TIE * similarity
 
 
+def best_of(evaluations: Iterable[Evaluation], indicator: str) -> Evaluation:
+    """Return the best evaluation by :func:`objective`; an empty one if there is none."""
+    return max(evaluations, key=lambda line: objective(line, indicator), default={})
+
+
 def run_trial(command: list[str], folder: Path, indicator: str, on_evaluation: OnEvaluation) -> TrialResult:
     """Run ``ppocr-ext COMMAND``, which trains in ``folder``, until it ends; its output goes to ``FOLDER.log``.
 
-    If ``on_evaluation`` returns True, or raises an exception (Ctrl-C), it ends as by SIGTERM: after the step in
-    progress, with its checkpoint.
+    If ``on_evaluation`` returns True, or raises an exception (Ctrl-C), the training gets SIGTERM: it ends after the
+    step in progress, with a checkpoint.
     """
     log = folder.with_name(f"{folder.name}.log")
     began = time.monotonic()
@@ -72,20 +77,23 @@ def run_trial(command: list[str], folder: Path, indicator: str, on_evaluation: O
             ended = process.poll() is not None or pruned
             before = len(lines)
             with suppress(DataError):  # no metrics.jsonl yet
-                # that of step 0 is of the weights that all trials start from
+                # the evaluation of step 0 is of the weights that all trials start from
                 lines = [line for line in read_metrics(folder).evals if line["step"]]
             pruned = pruned or any(on_evaluation(n, lines[n - 1]) for n in range(before + 1, len(lines) + 1))
             time.sleep(0 if ended else _POLL)
     finally:
         stop_child(process)
-    best = max(lines, key=lambda line: objective(line, indicator), default={})
     reason = _failure(process.returncode, folder, log, bool(lines))
-    state = "pruned" if pruned and reason else "failed" if reason else "finished"  # some have just finished
-    return TrialResult(state, reason if state == "failed" else "", best, (time.monotonic() - began) / 60)
+    best = best_of(lines, indicator)
+    minutes = (time.monotonic() - began) / 60
+    if reason and not pruned:
+        return TrialResult("failed", reason, best, minutes)
+    # one that was to be pruned may just have finished
+    return TrialResult("pruned" if reason else "finished", "", best, minutes)
 
 
 def _failure(code: int, folder: Path, log: Path, evaluated: bool) -> str:
-    """Return why a training failed that ended with ``code``; empty if it finished."""
+    """Return why a training that ended with ``code`` failed; empty if it finished."""
     record = read_record(folder)
     status = status_of(record)
     if code < 0:
@@ -99,12 +107,12 @@ def _failure(code: int, folder: Path, log: Path, evaluated: bool) -> str:
 
 
 STUDY_FILE = "study.db"
-_RANDOM_TRIALS = 6  # before TPE has enough to learn from
-_UNPRUNED_TRIALS = 3  # finished ones, which the next are compared with
-# Percent of the finished trials; one that is worse than these is pruned. A median would be too strict: what is pruned
-# never finishes, so the bar rises with each trial.
+_RANDOM_TRIALS = 6  # then TPE has enough trials to learn from
+_UNPRUNED_TRIALS = 3  # so many trials must have finished before others are compared with them
+# A trial that is worse than this percentage of the finished trials is pruned. The median would be too strict: pruned
+# trials never finish, so the limit rises with each trial.
 _KEPT = 75.0
-_FIRST_PRUNING = 2  # evaluation
+_FIRST_PRUNING = 2  # number of the first evaluation at which a trial may be pruned
 _STATES = {"finished": TrialState.COMPLETE, "pruned": TrialState.PRUNED, "failed": TrialState.FAIL}
 
 
@@ -118,7 +126,7 @@ class Trial:
 
 
 def check_study_file(folder: Path, resume: bool, again: str) -> None:
-    """Refuse to begin a study where one is, and to resume one where none is; ``again`` is the command that resumes.
+    """Refuse to begin a study in a folder that has one, and to resume one in a folder without; ``again`` resumes it.
 
     Raises:
         ConfigError: the folder has a study and ``resume`` is False, or it has none and ``resume`` is True.
@@ -137,15 +145,15 @@ def check_study_file(folder: Path, resume: bool, again: str) -> None:
 
 
 class TuningStudy:
-    """Trials of one space and config, in ``FOLDER/study.db``; both back ends ask it and tell it.
+    """The trials of one space and config, in ``FOLDER/study.db``, for both back ends.
 
-    Settings follow from the seed, the number of a trial and the results before it. A trial that runs when the study
-    is stopped or killed does not count, and its settings are tried again.
+    The settings of a trial follow from the seed, its number and the results before it. A trial that is running when
+    the study is stopped or killed does not count, and its settings are tried again.
 
     Args:
         folder: of the study.
         space: the parameters.
-        config: its values of the space are the settings of trial 0.
+        config: its values of the space's keys are the settings of trial 0.
         seed: of the proposals.
 
     Attributes:
@@ -187,14 +195,16 @@ class TuningStudy:
 
     def ask(self) -> tuple[int, dict[str, Any]]:
         """Begin a trial: return its number and its settings, by config key."""
-        seed = self._seed + len(self.trials()) + len(self._running)  # interrupted trials do not change it
+        seed = (
+            self._seed + len(self.trials()) + len(self._running)
+        )  # so that interrupted trials do not change it
         self.record.sampler = optuna.samplers.TPESampler(n_startup_trials=_RANDOM_TRIALS, seed=seed)
         trial = self.record.ask(fixed_distributions=self._distributions)
         self._running[trial.number] = trial
         return trial.number, trial.params
 
     def report(self, number: int, count: int, evaluation: Evaluation) -> bool:
-        """Keep evaluation ``count`` of a trial; return True to stop it. The config's own settings go on to the end."""
+        """Keep evaluation ``count`` of a trial; return True to stop it. The config's own settings are never pruned."""
         trial = self._running[number]
         trial.report(objective(evaluation, self.indicator), count)
         return trial.params != self.shipped and trial.should_prune()
@@ -209,19 +219,21 @@ class TuningStudy:
         return Trial(number, trial.params, result)
 
     def by_best(self) -> optuna.Study:
-        """Return a study in memory of the trials with an evaluation, pruned ones too, for pictures and importance."""
+        """Return a study in memory of all trials with an evaluation, pruned ones too, for picture and importance."""
         study = optuna.create_study(direction="maximize")
         for trial in self.trials():
             if trial.result.best:
-                value = objective(trial.result.best, self.indicator)
-                chosen = dict(trial.settings)
                 study.add_trial(
-                    optuna.trial.create_trial(params=chosen, distributions=self._distributions, value=value)
+                    optuna.trial.create_trial(
+                        params=dict(trial.settings),
+                        distributions=self._distributions,
+                        value=objective(trial.result.best, self.indicator),
+                    )
                 )
         return study
 
     def trials(self) -> list[Trial]:
-        """Return the trials that have ended by themselves or were pruned, the best first; failed ones last."""
+        """Return the trials that have finished, were pruned or failed, in this order, the best first in each part."""
         ended = [
             Trial(each.number, each.params, TrialResult(**each.user_attrs["result"]))
             for each in self.record.trials
@@ -241,14 +253,16 @@ def _open_record(file: Path) -> optuna.Study:
     """
     pruner = optuna.pruners.PercentilePruner(_KEPT, _UNPRUNED_TRIALS, _FIRST_PRUNING)
     try:
-        # a function, since a path may hold what has a meaning in a URL
+        # a function, since characters of a path may have a meaning in a URL
         storage = optuna.storages.RDBStorage(
             "sqlite://", engine_kwargs={"creator": lambda: sqlite3.connect(file)}
         )
         return optuna.create_study(
             storage=storage, study_name="tune", direction="maximize", pruner=pruner, load_if_exists=True
         )
-    except Exception as error:  # whatever Optuna or SQLite makes of a damaged file, or of another version's
+    except (
+        Exception
+    ) as error:  # Optuna and SQLite raise any exception for a damaged file, or one of another version
         raise ConfigError(
             f"{file}: Optuna cannot read this study ({end_text(error)}). Fix: begin another one with --out.",
             code="unreadable_file",

@@ -167,8 +167,7 @@ class Charset:
         Raises:
             CharsetError: a character is not in the dictionary; the message names all of them.
         """
-        unknown = self.unknown(text)
-        if unknown:
+        if unknown := self.unknown(text):
             named = ", ".join(f"{c!r} (U+{ord(c):04X})" for c in unknown)
             hint = " Fix: set `Global.use_space_char: true` for the space." if " " in unknown else ""
             raise CharsetError(

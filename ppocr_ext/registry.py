@@ -180,8 +180,7 @@ class Registry:
         chosen = known_options(component, options, f"{self.kind} {name}")
         keys = component_keys(component)
         supplied = {key: value for key, value in injected.items() if keys.takes_any or key in keys.named}
-        lacking = keys.required - chosen.keys() - supplied.keys()
-        if lacking:
+        if lacking := keys.required - chosen.keys() - supplied.keys():
             raise ConfigError(
                 f"{self.kind} {name}: missing {', '.join(sorted(lacking))}.", code="missing_key"
             )
@@ -205,8 +204,7 @@ def known_options(component: Callable[..., Any], options: Mapping[str, Any], whe
         if key in keys.named:
             chosen[key] = value
             continue
-        near = near_match(str(key), keys.named)
-        if near:
+        if near := near_match(str(key), keys.named):
             raise ConfigError(f"{where}: unknown key {key!r}.{did_you_mean(near)}", code="unknown_key")
         LOG.warning("%s: the key %r is not used.", where, key)
     return chosen

@@ -52,8 +52,7 @@ def _check_section(check: ConfigCheck, mode: str) -> None:
             check.unknown_key((mode, str(key)), known)
     keys = _check_dataset(check, mode)
     _check_transforms(check, mode)
-    loader = check.mapping(mode, "loader")
-    if loader:
+    if loader := check.mapping(mode, "loader"):
         check.check_keys((mode, "loader"), _LOADER, loader)
     if loader.get("collate_fn") is not None:
         check.host_component("collate_fn", loader["collate_fn"], (mode, "loader", "collate_fn"))
@@ -119,8 +118,7 @@ def _check_transforms(check: ConfigCheck, mode: str) -> None:
     names = []
     for name, path in check.items(mode, "dataset", "transforms"):
         names.append(name)
-        operator = check.host_component("operator", name, path)
-        if operator is not None:
+        if (operator := check.host_component("operator", name, path)) is not None:
             options = check.mapping(*path)
             check.check_keys(path, operator, options, injected=of_global, extra=of_global)
             if name == "MultiLabelEncode" and options.get("gtc_encode") is not None:
@@ -159,8 +157,7 @@ def _check_sampler(check: ConfigCheck, mode: str, keys: ComponentKeys | None) ->
     if mode != "Train":
         check.warning(path, "unused_key", "a sampler is used only in Train.")
         return
-    sampler = check.host_component("sampler", name, (*path, "name"))
-    if sampler is not None:
+    if (sampler := check.host_component("sampler", name, (*path, "name"))) is not None:
         check.check_keys(path, sampler, options, injected=("data_source", "dataset"), extra=("name",))
     if sampler is not None and name == SCALE_SAMPLER and keys is not None and not several_scales:
         check.error(
@@ -261,8 +258,7 @@ def check_preprocessing(check: ConfigCheck) -> None:
     trained, evaluated = (read_preprocessing(check.config, mode) for mode in ("Train", "Eval"))
     if trained is None or evaluated is None or check.at("Global", ALLOW) is True:
         return
-    differences = list(_differences(check, trained, evaluated))
-    if differences:
+    if differences := list(_differences(check, trained, evaluated)):
         lines = "".join(f"\n    {line}" for _, line in differences)
         check.error(
             differences[0][0],

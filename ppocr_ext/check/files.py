@@ -35,8 +35,7 @@ def check_dictionary(check: ConfigCheck) -> None:
         return
     except ConfigError:
         return  # use_space_char is neither true nor false, which the check of Global reports
-    line = charset.line_of_second_space
-    if line is not None:
+    if (line := charset.line_of_second_space) is not None:
         [used] = charset.ids(" ")
         check.warning(
             ("Global", "use_space_char"),

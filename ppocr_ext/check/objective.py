@@ -116,8 +116,7 @@ def check_metric(check: ConfigCheck) -> None:
     extra = {"name", "main_indicator"}
     if component is DistillationMetric:
         base_name = options.get("base_metric_name", "RecMetric")
-        base = check.component(METRICS, base_name, ("Metric", "base_metric_name"))
-        if base is None:
+        if (base := check.component(METRICS, base_name, ("Metric", "base_metric_name"))) is None:
             return
         extra |= component_keys(base).named
         if options.get("key") is None:

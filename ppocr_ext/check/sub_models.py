@@ -74,8 +74,7 @@ def check_sub_models(check: ConfigCheck) -> None:
 def _check_part(check: ConfigCheck, loss: Any, path: Path) -> set[str]:
     """Report frozen sub-models that a loss is to teach; return the sub-models that get a gradient from the loss."""
     reached = set(map(str, listed(check.at(*path, "model_name_list"))))
-    idle = {name for name in reached if is_frozen(check, name)}
-    if idle:
+    if idle := {name for name in reached if is_frozen(check, name)}:
         # if other sub-models are taught too, it only costs time; a config of PaddleOCR does this
         report = check.error if idle == reached else check.warning
         report(

@@ -286,8 +286,7 @@ def _new_environment(out: Path, map_size: int) -> Iterator[Any]:
     if out.exists() and not out.is_dir():
         raise DataError(f"{out} is a file. {_FIX_OUT}", code="not_an_lmdb")
     out.mkdir(parents=True, exist_ok=True)
-    there = sorted(file.name for file in out.iterdir())
-    if there:
+    if there := sorted(file.name for file in out.iterdir()):
         raise DataError(
             f"{out} is not empty (found {shortened(there, 3)}), and a build that was stopped is not continued. "
             f"{_FIX_OUT}",

@@ -72,8 +72,7 @@ def add_number(
             ConfigError: it breaks the rule.
         """
         value = int(text) if rule.kind == "whole" else float(text)
-        problem = rule.problem(value)
-        if problem is not None:
+        if (problem := rule.problem(value)) is not None:
             raise ConfigError(f"{option}: {problem.message}", code=problem.code)
         return value
 

@@ -113,8 +113,7 @@ class Config(Mapping[Any, Any]):
         key = GLOBAL_KEYS[name]
         path = f"Global.{name}"
         value = self.at(path, None)
-        problem = key.problem(value)
-        if problem is not None:
+        if (problem := key.problem(value)) is not None:
             raise ConfigError(f"{self.where(path)}: {path}: {problem.message}", code=problem.code)
         return key.default if value is None else value
 
@@ -140,8 +139,7 @@ class Config(Mapping[Any, Any]):
         Raises:
             ConfigError: there is no value.
         """
-        node = self.node(path)
-        if node is None:
+        if (node := self.node(path)) is None:
             raise ConfigError(missing(self._node, split(path)), code="missing_key")
         return node.place
 
@@ -309,8 +307,7 @@ def _mark_computed(root: Node) -> Node:
     Raises:
         ConfigError: the list is not a list of paths.
     """
-    listed = root.value.get(COMPUTED_KEY)
-    if listed is None:
+    if (listed := root.value.get(COMPUTED_KEY)) is None:
         return root
     if not listed.is_list or not all(isinstance(item.value, str) for item in listed.value):
         raise ConfigError(

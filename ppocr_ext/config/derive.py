@@ -278,8 +278,7 @@ def class_counts(config: Config, charset: Charset) -> dict[_Path, int]:
         if head.get("name") == MULTI_HEAD:
             counts.update(_branch_counts(head, path, charset))
         else:
-            count = _single_count(str(head.get("name")), decoder, charset)
-            if count is not None:
+            if (count := _single_count(str(head.get("name")), decoder, charset)) is not None:
                 counts[(*path, "out_channels")] = count
     return counts | dict.fromkeys(_ignore_index_paths(config), charset.sar_padding_id)
 
@@ -320,8 +319,7 @@ def _single_count(head: str, decoder: str, charset: Charset) -> int | None:
     own = (
         decoder if decoder == "ViTSTRLabelDecode" and head == "CTCHead" else HEAD_DECODERS.get(head, decoder)
     )
-    specials = SPECIALS.get(own)
-    if specials is None:
+    if (specials := SPECIALS.get(own)) is None:
         LOG.info("out_channels of %s is not computed: the symbols of decoder %r are unknown.", head, decoder)
         return None
     return len(charset.characters) + specials
@@ -390,8 +388,7 @@ def _dictionary_file(name: str, find_file: Callable[[str], Path | None], where: 
     Raises:
         CharsetError: it is not found.
     """
-    path = find_file(name)
-    if path is None:
+    if (path := find_file(name)) is None:
         given = Path(name)
         others = "in PaddleOCR's own folder and in the dictionaries of ppocr-ext"
         places = "" if given.is_absolute() else f" (searched in {Path.cwd()}, {others})"

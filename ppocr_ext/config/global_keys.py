@@ -79,8 +79,7 @@ class ValueRule:
         for name, given in value.items():
             if name not in rules:
                 return Problem("unknown_key", f"unknown key {name!r}, expected one of {', '.join(rules)}.")
-            problem = rules[name].problem(given)
-            if problem is not None:
+            if (problem := rules[name].problem(given)) is not None:
                 return Problem(problem.code, f"{name}: {problem.message}")
         needed = self.options[0][0]
         return None if value.get(needed) is not None else Problem("bad_value", f"{needed} is missing.")

@@ -117,8 +117,7 @@ def dotted(parts: Iterable[Any]) -> str:
 def nearest(name: str, known: Iterable[Any]) -> str:
     """Return the hint `` Did you mean 'x'?``, or else the list of known names; empty if there are none."""
     names = [str(key) for key in known]
-    near = near_match(name, names, cutoff=0.6)
-    if near:
+    if near := near_match(name, names, cutoff=0.6):
         return did_you_mean(near)
     return f" There are: {', '.join(names)}." if names else ""
 
@@ -161,8 +160,7 @@ def child(node: Node, parts: Sequence[str], at: int) -> Node | None:
         return found
     if not node.is_list:
         return None
-    index = position(node, part, parts[:at])
-    if index is None:
+    if (index := position(node, part, parts[:at])) is None:
         return None
     item: Node = node.value[index]
     return item if part.isdecimal() else item.value[key_in(item.value, part)]
@@ -184,8 +182,7 @@ def missing(root: Node, parts: Sequence[str]) -> str:
     """Return the message for a missing path: where it ends, and the nearest name there."""
     node = root
     for at, part in enumerate(parts):
-        below = child(node, parts, at)
-        if below is None:
+        if (below := child(node, parts, at)) is None:
             where = dotted(parts[:at]) or "the config"
             return f"{dotted(parts)}: there is no {part!r} in {where}.{nearest(part, names_in(node))}"
         node = below
@@ -245,8 +242,7 @@ def assign(node: Node, parts: tuple[str, ...], value: Node, append: bool = False
 def _assign_in_list(node: Node, parts: tuple[str, ...], at: int, value: Node, append: bool) -> Node:
     part = parts[at]
     trail = parts[:at]
-    index = position(node, part, trail)
-    if index is None:
+    if (index := position(node, part, trail)) is None:
         if not (append and node.is_keyed_list and not part.isdecimal() and value.mark is not Mark.REMOVE):
             found = (
                 f"has {len(node.value)} items, counted from 0."

@@ -134,8 +134,7 @@ def read_file(path: Path) -> Node:
         raise ConfigError(
             f"{shown}:{line}: not UTF-8 at byte {error.start}. Fix: save the file as UTF-8.", code="not_utf8"
         ) from error
-    node = _Reader(shown).read(text)
-    if node is None:
+    if (node := _Reader(shown).read(text)) is None:
         raise ConfigError(f"{shown}: the config is empty.", code="empty_file")
     if not node.is_mapping:
         raise ConfigError(
@@ -204,8 +203,7 @@ class _Reader:
         self._count(1, place)
         if any(node is outer for outer in self._open):
             raise _invalid(place, "the value is an alias of a mapping or list that contains it")
-        mark = _MARKS.get(node.tag, Mark.NONE)
-        if mark is Mark.REMOVE:
+        if (mark := _MARKS.get(node.tag, Mark.NONE)) is Mark.REMOVE:
             return Node(None, place, mark)
         if isinstance(node, yaml.ScalarNode):
             if mark is Mark.REPLACE:

@@ -136,8 +136,7 @@ def _columns(
     if not rest:
         spaced = " (a space where the delimiter should be)" if _SPACED.match(text) else ""
         return f"no delimiter {delimiter!r} in {_short(text)}{spaced}"
-    images = _image_names(name)
-    if images is None:
+    if (images := _image_names(name)) is None:
         return f"no image path in {_short(text)}"
     if re.match(BOXES, rest[0]):
         return _BOXES_FIX

@@ -120,8 +120,7 @@ def read_preprocessing(config: Config, mode: str) -> Preprocessing | None:
 
 
 def _by_transform(name: str, path: tuple[str, ...], options: Mapping[Any, Any]) -> _Resizing | None:
-    row = TRANSFORMS.get(name)
-    if row is None:
+    if (row := TRANSFORMS.get(name)) is None:
         return (), f"{name} {_shown(options)}", path
     shape = options.get("image_shape")
     if not are_positive_numbers(shape, 3):

@@ -41,8 +41,7 @@ def main(arguments: Sequence[str]) -> int:
     name, *rest = arguments
     name = name.removeprefix("tools/").removesuffix(".py")
     try:
-        reason = _refusal(name)
-        if reason is not None:
+        if (reason := _refusal(name)) is not None:
             raise HostError(f"{name}: {reason[0]}.\nFix: {reason[1]}", code="refused_script")
         host = open_host()
         files = (host.root / "tools").glob("*.py")

@@ -183,8 +183,7 @@ class _Graft(ModuleType):
 
 def _import_package(name: str, location: Location) -> ModuleType:
     """Import the top-level package ``name`` from the host's folder, whatever else is called so."""
-    known = sys.modules.get(name)
-    if known is not None:
+    if (known := sys.modules.get(name)) is not None:
         folders = [Path(folder).resolve() for folder in getattr(known, "__path__", [])]
         if location.root / name in folders:
             return known
@@ -194,8 +193,7 @@ def _import_package(name: str, location: Location) -> ModuleType:
             f"and one process can hold only one. Run the command in a process of its own.",
             code="host_in_use",
         )
-    spec = importlib.machinery.PathFinder.find_spec(name, [str(location.root)])
-    if spec is None:
+    if (spec := importlib.machinery.PathFinder.find_spec(name, [str(location.root)])) is None:
         raise HostError(f"PaddleOCR at {location.root} has no package {name!r}.", code="incomplete_host")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
@@ -287,8 +285,7 @@ def quiet_signals() -> None:
 
     For use once the host, and Paddle with it, is imported. Handlers of Python are as they were before.
     """
-    paddle = sys.modules.get("paddle")
-    if paddle is None:
+    if (paddle := sys.modules.get("paddle")) is None:
         return
     if threading.current_thread() is not threading.main_thread():
         return

@@ -139,8 +139,7 @@ class Host:
         """
         if kind in PART_KINDS:
             return parts(self._modules, kind).get(name)
-        source = self._catalog.find(kind, name)
-        if source is None:
+        if (source := self._catalog.find(kind, name)) is None:
             return None
         return getattr(import_from_host(source.module, self._location), source.attribute)
 
@@ -225,8 +224,7 @@ def replaced_globals(module: ModuleType, replacements: Mapping[str, Any]) -> Ite
             f"cannot be written safely. Use another checkout, or the packaged host.",
             code="unsupported_host",
         )
-    absent = [name for name in replacements if name not in names]
-    if absent:
+    if absent := [name for name in replacements if name not in names]:
         LOG.debug("%s has no %s; nothing to replace.", module.__name__, ", ".join(absent))
     saved = {name: names[name] for name in replacements if name in names}
     try:
@@ -243,8 +241,7 @@ def _accepted(function: Callable[..., Any], kwargs: Mapping[str, Any]) -> dict[s
     parameters = inspect.signature(function).parameters
     if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         return dict(kwargs)
-    unknown = [name for name in kwargs if name not in parameters]
-    if unknown:
+    if unknown := [name for name in kwargs if name not in parameters]:
         LOG.debug("%s of this host does not take %s.", function.__name__, ", ".join(unknown))
     return {name: value for name, value in kwargs.items() if name in parameters}
 
@@ -325,8 +322,7 @@ class Catalog:
         return Source(_dotted(files[0], self.package), name) if len(files) == 1 else None
 
     def _place(self, kind: str) -> Path | None:
-        relative = PLACES.get(kind)
-        if relative is None:
+        if (relative := PLACES.get(kind)) is None:
             return None
         place = self.package / relative
         return place if place.exists() else None

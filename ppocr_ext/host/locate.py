@@ -42,8 +42,7 @@ def locate_host(path: str | Path | None = None) -> Location:
     """
     if path is not None:
         return _named(Path(path), "--host")
-    home = os.environ.get(ENVIRONMENT)
-    if home:
+    if home := os.environ.get(ENVIRONMENT):
         return _named(Path(home), ENVIRONMENT)
     ppocr = _package_folder("ppocr")
     if ppocr is not None and (ppocr / "modeling").is_dir() and _is_host(ppocr.parent):
@@ -84,8 +83,7 @@ def _package_folder(name: str) -> Path | None:
 
 
 def _wheel() -> Path:
-    root = _package_folder(WHEEL)
-    if root is None:
+    if (root := _package_folder(WHEEL)) is None:
         raise HostError(
             f"PaddleOCR is not installed. Install it: {INSTALL_WHEEL}. {_OTHERWISE}", code="missing_package"
         )

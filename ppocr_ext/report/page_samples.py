@@ -232,8 +232,7 @@ class SampleImages:
         return png
 
     def _read_lmdb(self, image: str, data_dir: Path) -> bytes | None:
-        name = _IN_LMDB.fullmatch(image)
-        if name is None:
+        if (name := _IN_LMDB.fullmatch(image)) is None:
             return None
         folder = Path(name["folder"])
         if folder not in self._sets:

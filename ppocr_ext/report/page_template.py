@@ -29,8 +29,7 @@ def finite_number(value: Any) -> float | None:
 
 def percent(value: Any) -> str:
     """Return a share as ``98.7%``; 100% only if it is all."""
-    share = finite_number(value)
-    if share is None:
+    if (share := finite_number(value)) is None:
         return "–"
     # 0.999999 is all, since the metric divides by the count + 1e-5
     return f"{100 * share:.{2 if 0.9995 <= share < 0.99995 else 1}f}%"
@@ -43,8 +42,7 @@ def similarity(value: Any) -> str:
 
 def plain(value: Any, digits: int = 4) -> str:
     """Return a number with ``digits`` significant digits and separated thousands."""
-    number = finite_number(value)
-    if number is None:
+    if (number := finite_number(value)) is None:
         return "–"
     if abs(number) >= 10**digits or number == int(number):
         return f"{number:,.0f}"

@@ -297,8 +297,7 @@ def write_report(paths: Sequence[str | Path], out: Path, title: str = "") -> lis
 
 def write_curves(runs: Sequence[RunFolder], out: Path, title: str = "") -> bool:
     """Write the curves of ``runs`` to the SVG file ``out``; False if no step has been logged yet."""
-    drawn = curves_file([(run.name, run.metrics) for run in runs], title)
-    if drawn:
+    if drawn := curves_file([(run.name, run.metrics) for run in runs], title):
         write_text(out, drawn)
     return bool(drawn)
 

@@ -1,1 +1,1 @@
-"""Does it learn: one batch learned by heart, and tests of a head's structure."""
+"""Test whether a network learns one batch by heart, and test the structure of its heads."""

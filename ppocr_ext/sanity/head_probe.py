@@ -291,8 +291,7 @@ def samples(probe: HeadProbe) -> Finding:
 
 def classifier(probe: HeadProbe) -> list[Finding]:
     """Test whether the last linear layer makes the logits, without an activation, a norm or a softmax behind it."""
-    scaled = _scaled_outputs(probe)
-    if scaled is None:
+    if (scaled := _scaled_outputs(probe)) is None:
         return _by_distribution(probe)
     zero, once, twice, negative = scaled
     if _are_probabilities(once) and _are_probabilities(twice):

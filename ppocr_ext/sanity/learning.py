@@ -18,8 +18,8 @@ from ppocr_ext.sanity.head_probe import Finding
 from ppocr_ext.sanity.subject import Subject, TrainedHead
 
 BETWEEN = 10  # steps between two measurements
-READ = 0.9
-READ_AT_LEAST = 0.5
+READ = 0.9  # share of the batch that a head reads if it has learned it
+READ_AT_LEAST = 0.5  # or this share, if its loss is below OF_CHANCE times the loss at chance
 OF_CHANCE = 0.1
 TOGETHER = "together"
 APART = "apart"
@@ -28,7 +28,7 @@ _SAME = 1e-4  # relative difference of two losses that are the same
 
 @dataclass(frozen=True)
 class Point:
-    """A measurement: step, loss of the head, samples that it read."""
+    """A measurement: step, loss of the head, number of samples that it reads."""
 
     step: int
     loss: float
@@ -41,11 +41,11 @@ class Lesson:
 
     Attributes:
         head: the head.
-        way: ``"together"`` with all heads by the config's own loss, or ``"apart"`` by its own loss.
-        chance: loss if every class has the same probability.
+        way: ``"together"``: with all heads, by the config's loss; ``"apart"``: alone, by its own loss.
+        chance: the loss if every class has the same probability.
+        note: a remark about the training; may be empty.
         points: the measurements, in the order of their steps; at least one.
-        readings: what was read at the end, and the label.
-        note: what was special about it; empty if nothing was.
+        readings: text and label of each sample, at the end.
     """
 
     head: TrainedHead
@@ -57,15 +57,15 @@ class Lesson:
 
     @property
     def reads(self) -> bool:
-        """Whether 90 % of the samples are read."""
+        """Return True if 90 % of the samples are read."""
         return self.points[-1].read >= READ * len(self.readings)
 
     @property
     def passed(self) -> bool:
-        """Whether 90 % are read; or the loss is below 10 % of its value at chance and half are read.
+        """Return True if 90 % are read; or if half are read and the loss is below 10 % of the loss at chance.
 
-        The loss alone is not enough: it is low too if the answer is among the inputs of a decoder, or if a CTC head of
-        many classes finds only blanks.
+        A low loss alone is not enough: the loss is also low if a decoder gets the answer as input, or if a CTC head
+        with many classes finds only blanks.
         """
         last = self.points[-1]
         low = last.loss < OF_CHANCE * self.chance and last.read >= READ_AT_LEAST * len(self.readings)
@@ -73,7 +73,7 @@ class Lesson:
 
     @property
     def broke(self) -> bool:
-        """True if the loss is not finite any more."""
+        """Return True if the loss is no longer finite."""
         return not math.isfinite(self.points[-1].loss)
 
     def measure(self, step: int) -> None:
@@ -87,28 +87,27 @@ class Lesson:
 def learn(subject: Subject, steps: int) -> Iterator[Lesson]:
     """Train on the batch and yield a lesson for each head: together first, then apart.
 
-    One head without any other loss is not trained twice.
+    If the only head has the only loss, it is trained once.
 
     Args:
-        subject: what is trained; its weights change.
-        steps: of each training at most.
+        subject: networks, loss and batch; the weights change.
+        steps: the most steps of each training.
     """
     heads = subject.heads()
     optimizer = subject.restart()
     chances = {head.name: head.chance() for head in heads}
     with paddle.no_grad():
         whole = float(subject.total())
-        own = [float(head.loss(head.output())) for head in heads]
+        first_own = float(heads[0].loss(heads[0].output()))
     together = [Lesson(head, TOGETHER, chances[head.name]) for head in heads]
     _train(together, subject.total, optimizer, steps, "all heads")
     trained = {name: value.clone() for name, value in subject.network.state_dict().items()}
     yield from together
-    if len(heads) == 1 and abs(whole - own[0]) <= _SAME * abs(whole):
+    if len(heads) == 1 and abs(whole - first_own) <= _SAME * abs(whole):
         return
     for head in heads:
         optimizer = subject.restart()
-        note = _fix_backbone(subject, head, trained)
-        lesson = Lesson(head, APART, chances[head.name], note)
+        lesson = Lesson(head, APART, chances[head.name], _fix_backbone(subject, head, trained))
         _train([lesson], lambda head=head: head.loss(head.output()), optimizer, steps, head.name)  # type: ignore[misc]
         yield lesson
 
@@ -132,29 +131,29 @@ def _train(
 
 
 def _fix_backbone(subject: Subject, head: TrainedHead, trained: dict[str, Tensor]) -> str:
-    """Give ``head`` the trained backbone if its own loss does not train it; return a note about it.
+    """Give ``head`` the trained backbone if its own loss does not train the backbone; return a note about it.
 
-    ``use_guide`` keeps the gradient of the CTC head from the backbone, which the other head trains.
+    ``use_guide`` keeps the gradient of the CTC head from the backbone, so that only the other head trains it.
     """
     backbone = head.model.backbone
-    mine = (
-        [parameter for parameter in backbone.parameters() if not parameter.stop_gradient] if backbone else []
-    )
+    parameters = [each for each in backbone.parameters() if not each.stop_gradient] if backbone else []
     head.loss(head.output()).backward()
-    reached = any(parameter.grad is not None for parameter in mine)
+    is_reached = any(parameter.grad is not None for parameter in parameters)
     subject.network.clear_gradients(set_to_zero=False)
-    subject.network.set_state_dict(subject.first)  # BatchNorm has moved
-    if reached or not mine:
+    subject.network.set_state_dict(subject.first)  # the statistics of BatchNorm have changed
+    if is_reached or not parameters:
         return ""
     names = {id(value): name for name, value in subject.network.state_dict().items()}
-    taken = {names[id(value)]: trained[names[id(value)]] for value in backbone.state_dict().values()}
-    subject.network.set_state_dict({**subject.first, **taken})
-    return "its loss does not train the backbone (use_guide), so it got the one that all heads had trained, fixed"
+    of_backbone = [names[id(value)] for value in backbone.state_dict().values()]
+    subject.network.set_state_dict({**subject.first, **{name: trained[name] for name in of_backbone}})
+    return (
+        "its loss does not train the backbone (use_guide), so it got the backbone that all heads had trained"
+    )
 
 
-_FALLING = 0.8  # of the loss of some measurements before, that a loss which still falls is below
-_BEFORE = 5  # measurements
-_NO_RATE = ("learning_rate", "not tested")  # the loss falls at no rate that was tried
+_FALLING = 0.8  # a loss still falls if it is below this share of the loss _BEFORE measurements ago
+_BEFORE = 5
+_NO_RATE = ("learning_rate", "not tested")  # the loss falls at none of the rates
 
 
 LEARNED = "every head has learned the batch"
@@ -164,31 +163,27 @@ SOUND = "no fault of its structure was found"
 def remarks(
     lessons: Sequence[Lesson], findings: Mapping[str, Sequence[Finding]], steps: int
 ) -> Iterator[str]:
-    """Yield what was special, whether all heads have learned, and for each that has not the most likely cause.
+    """Yield the notes of the lessons, whether all heads have learned, and the most likely cause for each other head.
 
     Args:
-        lessons: of all heads.
-        findings: of the tests of the structure, by the name of the head; of some heads or all.
-        steps: of a training at most.
+        lessons: the lessons of all heads.
+        findings: results of the structure tests, by the name of the head, for some heads or all.
+        steps: the most steps of a training.
     """
-    for lesson in lessons:
-        if lesson.note:
-            yield f"{lesson.head.name}: {lesson.note}"
+    yield from (f"{lesson.head.name}: {lesson.note}" for lesson in lessons if lesson.note)
     failed = list(dict.fromkeys(lesson.head.name for lesson in lessons if not lesson.passed))
-    if failed:
-        yield f"not learned in {steps} steps: {', '.join(failed)}"
-    else:
-        yield LEARNED
+    yield f"not learned in {steps} steps: {', '.join(failed)}" if failed else LEARNED
     for name, found in findings.items():
         of_head = {lesson.way: lesson for lesson in lessons if lesson.head.name == name}
+        # a head that has learned the batch with a rate shows more than the few steps of the test
         faults = [
             each.message
             for each in found
             if each.verdict == "fault" and (name in failed or each.code != "learning_rate")
-        ]  # 8 steps say less of a rate than a batch that was learned with it
-        first = "most likely cause" if name in failed else "it has learned, but its structure has a fault"
+        ]
         if faults:
-            yield f"{name}: {first}: {faults[0]}"
+            cause = "most likely cause" if name in failed else "it has learned, but its structure has a fault"
+            yield f"{name}: {cause}: {faults[0]}"
             yield from (f"{name}: also: {message}" for message in faults[1:])
             continue
         tested = ", ".join(each.code for each in found if each.verdict == "ok")
@@ -199,7 +194,7 @@ def remarks(
 
 
 def _other_cause(lessons: Mapping[str, Lesson], steps: int, rates: Sequence[str]) -> str:
-    """Return the most likely cause if the structure of a head has no fault."""
+    """Return the most likely cause for a head whose structure has no fault."""
     together = lessons.get(TOGETHER)
     apart = lessons.get(APART)
     if together is not None and apart is not None and apart.passed and not together.passed:
@@ -209,15 +204,13 @@ def _other_cause(lessons: Mapping[str, Lesson], steps: int, rates: Sequence[str]
         )
     failing = next(each for each in lessons.values() if not each.passed)
     if failing.broke:
-        return (
-            "the loss is not finite any more. Fix: a lower learning rate, or `clip_norm_global` in Optimizer."
-        )
+        return "the loss is no longer finite. Fix: a lower learning rate, or `clip_norm_global` in Optimizer."
     last = failing.points[-1]
     if last.loss < OF_CHANCE * failing.chance and failing.head.takes_labels:
         return (
-            "the loss is low, but what is read is wrong: the head reads in another way than it was taught. Fix: if "
-            "the picture shows cut texts, set max_len of the head to the longest label and its two marks; else "
-            "compare its forward in evaluation mode with that in training."
+            "the loss is low, but the texts are wrong: the head reads in another way than it was trained. Fix: if the "
+            "picture shows cut texts, set max_len of the head to the longest label and its two marks; else compare "
+            "its forward in evaluation mode with that in training."
         )
     if rates:
         return f"{rates[0]} Fix: take a rate like that of a shipped config (Optimizer.lr.learning_rate)."
@@ -232,10 +225,10 @@ def _other_cause(lessons: Mapping[str, Lesson], steps: int, rates: Sequence[str]
 
 HEAD = ("head", "trained", "steps", "loss", "at chance", "read", "verdict")
 _COLUMNS = 4  # samples in a row of the picture
-_CELL = 195
-_IMAGE = 56
-_LINE = 19  # pixels: width of a sample, height of its image and of a line of text
-_LONGEST = 24  # characters of a text
+_CELL = 195  # pixels: width of a sample
+_IMAGE = 56  # pixels: height of its image
+_LINE = 19  # pixels: height of a line of text
+_LONGEST = 24  # limit of characters of a text
 _WRONG = "#b3261e"
 
 
@@ -250,20 +243,17 @@ def row(lesson: Lesson) -> tuple[str, ...]:
 
 
 def picture(lessons: Sequence[Lesson], title: str) -> str:
-    """Return an SVG file: losses and readings of each head over the steps, and what was read at the end."""
+    """Return an SVG file: loss and readings of each head over the steps, and the samples with their last readings."""
     names = list(dict.fromkeys(lesson.head.name for lesson in lessons))
     plots = []
     for way in (TOGETHER, APART):
-        found = {lesson.head.name: lesson for lesson in lessons if lesson.way == way}
-        if found:
-            series = [found[name].points if name in found else [] for name in names]
-            losses = [[(p.step, p.loss) for p in points] for points in series]
-            count = len(next(iter(found.values())).readings)
-            shares = [[(p.step, p.read / count) for p in points] for points in series]
-            plots += [
-                Plot(f"loss, {_TITLES[way]}", losses, "loss"),
-                Plot(f"samples read, {_TITLES[way]}", shares, "accuracy"),
-            ]
+        if points := {lesson.head.name: lesson.points for lesson in lessons if lesson.way == way}:
+            count = len(lessons[0].readings)
+            series = [points.get(name, []) for name in names]
+            losses = [[(p.step, p.loss) for p in each] for each in series]
+            shares = [[(p.step, p.read / count) for p in each] for each in series]
+            plots.append(Plot(f"loss, {_TITLES[way]}", losses, "loss"))
+            plots.append(Plot(f"samples read, {_TITLES[way]}", shares, "accuracy"))
     return plots_file(plots, [(name, name) for name in names], 2, title, _samples(lessons))
 
 
@@ -271,8 +261,8 @@ _TITLES = {TOGETHER: "all heads together", APART: "each head apart"}
 
 
 def _samples(lessons: Sequence[Lesson]) -> tuple[str, int]:
-    """Return the images of the batch with what each head read, and the height."""
-    last = {lesson.head.name: lesson for lesson in lessons}  # of a head the lesson apart, if there is one
+    """Return SVG of the images of the batch with the text that each head read, and its height."""
+    last = {lesson.head.name: lesson for lesson in lessons}  # the lesson apart of a head, if there is one
     images = lessons[0].head.images.astype("float32").numpy()
     height = _IMAGE + _LINE * (len(last) + 1) + 24
     cells = []
@@ -304,15 +294,14 @@ def sanity_page(
     Args:
         lessons: of all heads.
         title: heading of the page.
-        subtitle: of which batch and steps.
+        subtitle: the batch and the steps.
         remarks: a paragraph each: notes, findings, causes.
         drawn: the SVG of :func:`picture`.
     """
     rows = [[esc(cell) for cell in row(lesson)] for lesson in lessons]
-    passed = all(lesson.passed for lesson in lessons)
-    good = " finished"
+    good = (LEARNED, SOUND) if all(lesson.passed for lesson in lessons) else ()
     notes = "".join(
-        f'<div class="note{good if passed and (LEARNED in text or SOUND in text) else ""}">{esc(text)}</div>'
+        f'<div class="note{" finished" if any(part in text for part in good) else ""}">{esc(text)}</div>'
         for text in remarks
     )
     body = (

@@ -1,4 +1,4 @@
-"""Test the structure of any head by what it does: the usual mistakes, each found without its class or its code."""
+"""Test the structure of any head by its behaviour: each test finds one usual fault without knowing the head's class."""
 
 from __future__ import annotations
 
@@ -23,20 +23,22 @@ from ppocr_ext.sanity.head_probe import (
 from ppocr_ext.sanity.subject import TrainedHead
 
 FACTORS = (0.01, 0.1, 1.0, 10.0, 100.0)  # of the config's peak learning rate
-_WIDER = (1e-4, 1e-3, 1.0, 1e3, 1e4)  # if the loss falls at none of these
-_OWN = 2  # where the factor is 1
+_WIDER = (1e-4, 1e-3, 1.0, 1e3, 1e4)  # tried if the loss falls at none of FACTORS
+_OWN = 2  # index of the factor 1
 STEPS = 8
-_FALLS = 0.02  # share of its first value by which a loss falls at least
-_OF_BEST = 0.04  # and share of the largest fall; a rate that is 100 times too low is near it
-_TOO_HIGH = 2.0  # times the own fall: a lower rate that falls so much more, though it moves less
-_TO_TRY = 0.33  # of the largest fall: the lowest rate with so much also bears a long training
+_FALLS = 0.02  # a loss falls if it loses at least this share of its first value
+_OF_BEST = 0.04  # and this share of the largest fall; a rate that is 100 times too low is near this limit
+_TOO_HIGH = 2.0  # the rate is too high if the loss falls so many times more at a lower rate
+_TO_TRY = (
+    0.33  # the lowest rate with this share of the largest fall is proposed: it also suits a long training
+)
 
 
 def learning_rate(head: TrainedHead) -> Finding:
     """Train from the first weights with the config's optimizer at its peak rate and at rates around it.
 
     Args:
-        head: its weights, buffers, gradients, modes and generators stay.
+        head: its weights, buffers, gradients, modes and generators are restored.
     """
     with keep_weights(head.model):
         for factors in (FACTORS, _WIDER):
@@ -53,11 +55,7 @@ def learning_rate(head: TrainedHead) -> Finding:
         return Finding("learning_rate", "not tested", f"{seen} It falls at none of them.")
     least = max(_FALLS, _OF_BEST * max(falls))
     inside = [rate for rate, fall in zip(rates, falls, strict=True) if fall >= least]
-    span = (
-        f"It falls from {inside[0]:.1e} to {inside[-1]:.1e}"
-        if len(inside) > 1
-        else f"It falls at {inside[0]:.1e}"
-    )
+    span = f"It falls {f'from {inside[0]:.1e} to' if len(inside) > 1 else 'at'} {inside[-1]:.1e}"
     too_high = max(falls[:_OWN]) >= max(_FALLS, _TOO_HIGH * fell)
     if fell >= least and not too_high:
         return Finding("learning_rate", "ok", f"{seen} {span}; the config has {own:.1e}.")
@@ -89,37 +87,37 @@ def _train(head: TrainedHead, factor: float) -> tuple[float, list[float]]:
 
 
 def _last(losses: list[float]) -> float:
-    """Return the highest of the last losses: a rate that is too high swings."""
+    """Return the highest of the last losses, since the loss swings at a rate that is too high."""
     return max(losses[-3:]) if all(map(math.isfinite, losses)) else math.inf
 
 
-_SAME = 1e-3  # spreads of the output; rounding is below, a position is above
-_UNCHANGED = 1e-5  # the same where all that is computed is equal
+_SAME = 1e-3  # in spreads of the output: rounding is below it, the effect of a position is above
+_UNCHANGED = 1e-5  # in spreads of the output, for two outputs of the same computation
 _NO_LABEL = "The output does not depend on the label that the head is given"
 _NO_RULE = "The classes that the loss wants are not the entries of the label in their order"
 
 
 def positions(probe: HeadProbe) -> Finding:
-    """Give the same character at all places: only a decoder that knows its place answers differently."""
+    """Give the same character at all places: the outputs differ only if the decoder has positions."""
     if not probe.head.takes_labels or probe.ids is None:
         return Finding("positions", "not tested", f"{_NO_LABEL}.")
     out = centered(probe.logits(np.full_like(probe.ids, probe.ids[0, 1])))
     if out.shape[1] < 2:
         return Finding("positions", "not tested", "The output has one place only.")
-    seen = float(np.abs(out - out[:, :1]).max()) / probe.spread
+    difference = float(np.abs(out - out[:, :1]).max()) / probe.spread
     done = "One character was given at all places of the label"
-    if seen < _SAME:
+    if difference < _SAME:
         return fault(
             "positions",
             "The decoder has no positions: it cannot tell its places apart.",
-            f"{done}, and the outputs of all places are equal (difference {seen:.1e}).",
+            f"{done}, and the outputs of all places are equal (difference {difference:.1e}).",
             "add a position encoding to the embedded label.",
         )
-    return Finding("positions", "ok", f"{done}, and the outputs differ from place to place ({seen:.1e}).")
+    return Finding("positions", "ok", f"{done}, and the outputs of the places differ ({difference:.1e}).")
 
 
 def shift(probe: HeadProbe) -> Finding:
-    """Compare the class that the loss wants at each place with the entry that the head is given there."""
+    """Compare the class that the loss wants at each place with the entry that the head gets there."""
     if probe.ids is None or probe.shift is None:
         return Finding("shift", "not tested", f"{_NO_RULE}.")
     asked = f"The loss wants entry i{f'{probe.shift:+d}' if probe.shift else ''} of the label at place i"
@@ -134,7 +132,7 @@ def shift(probe: HeadProbe) -> Finding:
         )
     if probe.counts is None or len(_alphabet(probe)) < 2:
         return Finding(
-            "shift", "not tested", f"{asked}, but its characters are all equal or of unknown number."
+            "shift", "not tested", f"{asked}, but its characters are equal, or their number is not known."
         )
     before, own = _dependence(probe, -probe.shift)
     if own > _UNCHANGED >= before:
@@ -146,13 +144,13 @@ def shift(probe: HeadProbe) -> Finding:
         )
     if own > _UNCHANGED:
         return Finding(
-            "shift", "not tested", f"{asked}, but outputs depend on all entries: see the causal mask first."
+            "shift", "not tested", f"{asked}, but outputs depend on all entries: see the causal mask."
         )
     return Finding("shift", "ok", f"{asked}, and the output there does not depend on it: the head shifts it.")
 
 
 def causal_mask(probe: HeadProbe) -> Finding:
-    """Change a character of the label: the outputs of the places before it must stay."""
+    """Change a character of the label: the outputs of the places before it must stay the same."""
     if not probe.head.takes_labels or probe.ids is None:
         return Finding("causal_mask", "not tested", f"{_NO_LABEL}.")
     if probe.counts is None or probe.base.shape[1] < 2 or len(_alphabet(probe)) < 2:
@@ -161,32 +159,33 @@ def causal_mask(probe: HeadProbe) -> Finding:
     if before > _UNCHANGED:
         return fault(
             "causal_mask",
-            "The decoder sees the characters that it should predict: a causal mask is missing.",
+            "The decoder sees the characters that it must predict: a causal mask is missing.",
             f"A character of the label was changed, and outputs of places before it changed ({before:.1e}).",
             "mask the later places in its self-attention (above the diagonal); a recurrent layer must read one way.",
         )
-    return Finding("causal_mask", "ok", "A character was changed, and all outputs of places before it stay.")
+    message = "A character of the label was changed, and all outputs of places before it stayed the same."
+    return Finding("causal_mask", "ok", message)
 
 
 def start(probe: HeadProbe) -> Finding:
-    """Look at the first entry that the decoder is given: it must be a mark, the same for all labels."""
+    """Check the first entry that the decoder gets: it must be a mark, the same for all labels."""
     if probe.shift != 1 or not probe.head.takes_labels or probe.ids is None or probe.counts is None:
         return Finding(
-            "start", "not tested", "The loss does not want the entry behind the one that the head is given."
+            "start", "not tested", "The loss does not want the entry behind the one that the head gets."
         )
     if probe.begins_with_mark:
         return Finding("start", "ok", f"Every label begins with the mark {int(probe.ids[0, 0])}.")
     firsts = ", ".join(map(str, np.unique(probe.ids[:, 0])[:4]))
     return fault(
         "start",
-        "The labels have no start mark: their first character is never learned, and reading has nothing to begin with.",
+        "The labels have no start mark: their first character is never learned, and reading cannot begin.",
         f"The labels begin with different entries ({firsts}), and the loss wants the entry behind each.",
         "put a start mark such as <s> in front of every label.",
     )
 
 
 def end(probe: HeadProbe) -> Finding:
-    """Look at what the loss wants behind the last character: it must be a mark, the same for all labels."""
+    """Check what the loss wants behind the last character: it must be a mark, the same for all labels."""
     if probe.shift is None or probe.counts is None or probe.ids is None or probe.wanted is None:
         return Finding("end", "not tested", f"{_NO_RULE}, or their lengths are not known.")
     if probe.shift != 1 and probe.begins_with_mark:
@@ -196,7 +195,7 @@ def end(probe: HeadProbe) -> Finding:
     marks = [_at(row, n + offset - probe.shift) for row, n in zip(probe.wanted, probe.counts, strict=True)]
     lasts = [int(row[row >= 0][-1]) for row in probe.wanted if (row >= 0).any()]
     good = [mark for mark in marks if mark >= 0 and mark not in characters]
-    # lengths may count the marks too
+    # the lengths of the labels may include the marks
     if len(set(lasts)) == 1 and not any((row[row >= 0][:-1] == lasts[0]).any() for row in probe.wanted):
         good = lasts
     if len(good) == len(marks) and len(set(good)) == 1:
@@ -225,19 +224,18 @@ def _at(row: np.ndarray, place: int) -> int:
 
 
 def _dependence(probe: HeadProbe, offset: int) -> tuple[float, float]:
-    """Return how much outputs before a changed character change at most, and that at ``offset`` behind it.
+    """Change characters at three places, one place at a time, and return two largest changes of the output.
 
-    Characters of three places are changed, one place at a time.
+    The first is that at the places before the changed one, the second that at ``offset`` places behind it.
     """
+    assert probe.ids is not None and probe.counts is not None
     ids = probe.ids
-    counts = probe.counts
-    assert ids is not None and counts is not None
-    first = max(1, int(probe.begins_with_mark))  # place 0 has none before it
-    last = int(counts.max()) - 1 + int(probe.begins_with_mark)
+    ends = probe.counts + int(probe.begins_with_mark)
+    last = int(ends.max()) - 1
     alphabet = _alphabet(probe)
     before = own = 0.0
-    for place in sorted({min(first, last), (first + last) // 2, last}):
-        rows = np.nonzero(counts + int(probe.begins_with_mark) > place)[0]
+    for place in sorted({min(1, last), (1 + last) // 2, last}):  # place 0 has no place before it
+        rows = np.nonzero(ends > place)[0]
         other = ids.copy()
         for row in rows:
             other[row, place] = next((i for i in alphabet if i != ids[row, place]), ids[row, place])
@@ -247,7 +245,7 @@ def _dependence(probe: HeadProbe, offset: int) -> tuple[float, float]:
     return before, own
 
 
-# The most certain cause first: what stops learning altogether, then what spoils the reading.
+# The most certain cause first: faults that stop learning, then faults that spoil the reading.
 ORDER = (
     "class_count",
     "image",
@@ -267,7 +265,7 @@ _VERDICTS = ("fault", "ok", "not tested")
 def examine_structure(head: TrainedHead) -> list[Finding]:
     """Test a head with its own batch and loss, from its first weights.
 
-    Its weights, buffers, gradients, modes and the generators stay. Other sub-models get their first weights back.
+    Its weights, buffers, gradients, modes and the generators are restored. Other sub-models get their first weights.
 
     Args:
         head: with at least two samples.
@@ -276,23 +274,24 @@ def examine_structure(head: TrainedHead) -> list[Finding]:
         One finding for each test: faults first, the most likely cause at the front.
     """
     with open_probe(head) as probe:
-        found, why = _findings(probe)
-    if not why:
-        found.append(learning_rate(head))
-    tested = {each.code for each in found}
-    found += [Finding(code, "not tested", f"{why}.") for code in ORDER if code not in tested]
-    return sorted(found, key=lambda each: (_VERDICTS.index(each.verdict), ORDER.index(each.code)))
+        findings, obstacle = _findings(probe)
+    if not obstacle:
+        findings.append(learning_rate(head))
+    tested = {each.code for each in findings}
+    findings += [Finding(code, "not tested", f"{obstacle}.") for code in ORDER if code not in tested]
+    return sorted(findings, key=lambda each: (_VERDICTS.index(each.verdict), ORDER.index(each.code)))
 
 
 def _findings(probe: HeadProbe) -> tuple[list[Finding], str]:
-    """Run the tests that are possible; return also why others are not, empty if they are."""
+    """Run the possible tests; return their findings, and why other tests are not possible (empty if all are)."""
     if len(probe.shape) != 3:
         return [], probe.trouble
     count = class_count(probe)
-    if count.verdict == "fault":  # the head or its loss may fail on a class too many
+    if count.verdict == "fault":  # with a wrong number of classes, the head or its loss may fail
         return [count], "See the class count first"
     if probe.trouble:
         return [count], probe.trouble
     tests = (image, samples, shift, causal_mask, end, start, positions)
-    found = [count, *(test(probe) for test in tests), *classifier(probe)]
-    return found, "See the faults first" if any(each.verdict == "fault" for each in found) else ""
+    findings = [count, *(test(probe) for test in tests), *classifier(probe)]
+    has_fault = any(each.verdict == "fault" for each in findings)
+    return findings, "See the faults first" if has_fault else ""

@@ -43,20 +43,21 @@ from ppocr_ext.run.run import build_network
 from ppocr_ext.run.train_setup import set_up_training
 
 _DROPOUT = (nn.Dropout, nn.Dropout2D, nn.Dropout3D, nn.AlphaDropout)
-_SEARCHED = 1000  # steps of a schedule that names no rate, of which the highest is taken
+_SEARCHED = 1000  # if a schedule names no rate, the highest of so many steps is taken
 
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """What a config trains, and the batch that it learns.
+    """The networks and loss of a config, and the batch that they learn.
 
     Attributes:
-        context: of the training.
+        context: context of the training.
         network: in train mode, but without dropout.
-        loss: of the config.
-        batch: of ``Train``.
+        loss: the config's loss.
+        batch: a batch of ``Train``.
         first: the first weights, by name.
-        peak: highest learning rate of the config.
+        first_of_loss: the first state of the loss, by name.
+        peak: the highest learning rate of the config.
     """
 
     context: RunContext
@@ -78,16 +79,13 @@ class Subject:
         return value["loss"] if isinstance(value, Mapping) else value
 
     def restart(self, factor: float = 1.0) -> Optimizer:
-        """Put the first weights back, and return the config's optimizer at ``factor`` times the peak rate.
-
-        The rate stays the same, without warm-up and decay.
-        """
+        """Restore the first weights, and return the config's optimizer at a constant ``factor`` times the peak rate."""
         self.network.set_state_dict(self.first)
         if self.first_of_loss:
             self.loss.set_state_dict(self.first_of_loss)
         self.network.clear_gradients(set_to_zero=False)
         options = self.context.components.at("Optimizer").thaw()
-        options.pop("lr_mult", None)  # the parameters have these factors already
+        options.pop("lr_mult", None)  # the parameters already have these factors
         options["lr"] = {"name": "Const", "learning_rate": self.peak * factor}
         return build_optimizer(options, epochs=1, step_each_epoch=1, model=self.network)[0]
 
@@ -97,12 +95,12 @@ def open_subject(
 ) -> Subject:
     """Open a config as a training does, with one batch of ``Train`` in place of the data.
 
-    Neither a run folder nor anything else is written. Not used: augmentation, dropout, stochastic depth, mixed
-    precision, compilation, `recompute`, and the state of an optimizer in a checkpoint.
+    Nothing is written. Augmentation, dropout, stochastic depth, mixed precision, compilation, `recompute`, and the
+    optimizer state of a checkpoint are not used.
 
     Args:
         config: as loaded.
-        samples: of the batch, at most.
+        samples: the most samples of the batch.
         host_path: a PaddleOCR checkout; None searches for a host.
         old_dictionary: dictionary of the weights, if it differs from the config's.
 
@@ -110,9 +108,9 @@ def open_subject(
         PPOCRExtError: something cannot be built; the message says what to change.
     """
     resumed = config.settings.checkpoints
-    if resumed:  # its weights alone, without the position of its run
+    if resumed:  # only the weights of the checkpoint, not its position in the run
         config = config.with_values({"Global.checkpoints": None, "Global.pretrained_model": resumed})
-    # heads are tested, not what a teacher knows
+    # a teacher may be untrained, since only heads are tested
     config = config.with_values({f"Global.{ALLOW_UNTRAINED}": True})
     context = open_context(config, RunOptions("train", host_path, old_dictionary))
     plain = {"Global.use_amp": False, "Global.to_static": False}
@@ -151,28 +149,28 @@ def open_subject(
 
 
 def peak_rate(options: Mapping[str, Any]) -> float:
-    """Return the highest learning rate of ``Optimizer.lr``: what it names, else that of its first steps."""
+    """Return the highest learning rate of ``Optimizer.lr``: the one that it names, else that of the first steps."""
     named = options.get("learning_rate", options.get("max_lr"))
     if isinstance(named, int | float):
         return float(named)
     schedule = build_lr_scheduler(options, epochs=_SEARCHED, step_each_epoch=1)
     if not isinstance(schedule, LRScheduler):
         return float(schedule)
-    rates = []
+    highest = 0.0
     for _ in range(_SEARCHED):
-        rates.append(float(schedule.get_lr()))
+        highest = max(highest, float(schedule.get_lr()))
         schedule.step()
-    return max(rates)
+    return highest
 
 
 def switch_off_dropout(network: nn.Layer) -> None:
     """Switch dropout and stochastic depth off in the trained networks, which stay in train mode.
 
-    Frozen sub-models are in eval mode. A layer of a plugin that calls ``F.dropout`` itself is not found.
+    Frozen sub-models are in eval mode. A plugin's layer that calls ``F.dropout`` keeps its dropout.
     """
     models = network.models if isinstance(network, DistillationModel) else {"": network}
-    trained = [models[name] for name in models.keys() - frozen_models(network)]
-    for layer in (layer for each in trained for layer in each.sublayers()):
+    trained = models.keys() - frozen_models(network)
+    for layer in (layer for name in trained for layer in models[name].sublayers()):
         if isinstance(layer, _DROPOUT):
             layer.p = 0.0
         elif isinstance(layer, nn.MultiHeadAttention | nn.layer.rnn.RNNBase):
@@ -186,21 +184,21 @@ _READ = HeadRequest(frozenset(HEADS), probabilities=True, decode=True, as_dict=F
 
 @dataclass(frozen=True, eq=False)
 class TrainedHead:
-    """A head as the config trains it: of a MultiHead each branch that has a loss, of a single head the head.
+    """A head as the config trains it: a single head, or a branch of a MultiHead that has a loss.
 
     Attributes:
-        name: ``"ctc"``, ``"gtc"`` (NRTR) or ``"sar"`` of a MultiHead, else the class of the head; behind the name of
-            the sub-model if several are trained.
-        model: the BaseModel that the head belongs to, in train mode, its dropout switched off.
-        layer: the head that makes the logits.
-        branch: of a MultiHead; None for a single head.
-        images: the batch, [B, C, H, W].
-        labels: what the loss and the head get, in the order of the loader: ids [B, L], lengths [B], …
-        loss: what the head returns → the config's own loss of this head, a scalar without its weight.
+        name: ``"ctc"``, ``"gtc"`` (NRTR) or ``"sar"`` for a branch of a MultiHead, else the class of the head. If
+            several sub-models are trained, the name of the sub-model comes first.
+        model: the BaseModel with the head, in train mode, without dropout.
+        layer: the layer that makes the logits.
+        branch: the branch of a MultiHead; None for a single head.
+        images: images of the batch, [B, C, H, W].
+        labels: the labels for loss and head, in the order of the loader: ids [B, L], lengths [B], …
+        loss: output of the head → the config's loss of this head, a scalar without its weight.
         charset: the dictionary.
-        decoder: PaddleOCR's decoder: (output, ids) → what is read and the labels, each as [(text, …), …].
-        restart: puts the first weights back and returns the config's optimizer at this multiple of its peak learning
-            rate, without warm-up and decay.
+        decoder: PaddleOCR's decoder: (output, ids) → readings and labels, each as [(text, …), …].
+        restart: restores the first weights, and returns the config's optimizer with a constant rate: this multiple of
+            the peak learning rate.
     """
 
     name: str
@@ -215,46 +213,46 @@ class TrainedHead:
     restart: Callable[[float], Any]
 
     def output(self, images: Tensor | None = None, labels: list[Tensor] | None = None) -> Any:
-        """Return the logits [B, L, classes], taught, with a gradient.
+        """Return the logits [B, L, classes] in train mode, with a gradient.
 
         Args:
-            images: others than those of the batch.
-            labels: others than those of the batch, in the same order.
+            images: images in place of those of the batch.
+            labels: labels in place of those of the batch, in the same order.
 
         Returns:
-            A tensor; of a head of a plugin whatever it returns in train mode.
+            A tensor; a plugin's head may return something else.
         """
-        found = self._call(images, labels, self.model.train_request)
-        return found[-1] if isinstance(found, tuple | list) and found else found
+        output = self._call(images, labels, self.model.train_request)
+        return output[-1] if isinstance(output, tuple | list) and output else output
 
     def _call(self, images: Tensor | None, labels: list[Tensor] | None, request: HeadRequest) -> Any:
-        given = self.labels if labels is None else labels
+        labels = self.labels if labels is None else labels
         if self.branch is not None:
-            given = [given[0], *given]  # a MultiHead gets the labels of both of its branches
+            labels = [labels[0], *labels]  # a MultiHead gets the labels of both branches
             request = replace(request, branches=frozenset({self.branch}))
-        out = self.model(self.images if images is None else images, given, request)
+        out = self.model(self.images if images is None else images, labels, request)
         for key in ("head_out", self.branch):
             out = out[key] if isinstance(out, Mapping) and key in out else out
         return out
 
     def readings(self) -> list[tuple[str, str]]:
-        """Return what the head reads of each sample, decoded as it will be used, and the label.
+        """Return the text that the head reads in each sample, as in an evaluation, and the label.
 
-        BatchNorm takes the statistics of the batch, as in the training. A decoder reads greedily.
+        BatchNorm uses the statistics of the batch, as in training. A decoder reads greedily.
         """
         with paddle.no_grad():
-            found = self._call(None, None, _READ)
-        read, labels = self.decoder(found, self.labels[0].numpy())
-        return [(str(text[0]), str(label[0])) for text, label in zip(read, labels, strict=True)]
+            output = self._call(None, None, _READ)
+        texts, labels = self.decoder(output, self.labels[0].numpy())
+        return [(str(text[0]), str(label[0])) for text, label in zip(texts, labels, strict=True)]
 
     def chance(self) -> float:
-        """Return the loss if all logits are 0, so that every class has the same probability."""
+        """Return the loss for logits of 0, which give every class the same probability."""
         with paddle.no_grad():
             return float(self.loss(_zeros(self.output())))
 
     @cached_property
     def takes_labels(self) -> bool:
-        """Whether the output depends on the labels that the head is given, as that of a decoder does."""
+        """Return True if the output depends on the labels that the head gets, as in a decoder."""
         same = self.labels[0][:, :1].expand_as(self.labels[0])
         with paddle.no_grad():
             first = self.output()
@@ -270,7 +268,7 @@ def _zeros(output: Any) -> Any:
 
 @dataclass(frozen=True)
 class _Part:
-    """A loss of one head: its sub-model, its branch of a MultiHead, and whether it takes the whole output."""
+    """A loss of one head: its sub-model, its branch of a MultiHead, and if it takes all outputs of the MultiHead."""
 
     model: str | None
     branch: str | None
@@ -279,7 +277,7 @@ class _Part:
 
 
 def _parts(loss: Loss) -> Iterator[_Part]:
-    """Yield the losses against labels that ``loss`` is made of; those between networks or to centers teach no text."""
+    """Yield the parts of ``loss`` that compare with labels; losses between networks and to centers teach no text."""
     if isinstance(loss, CombinedLoss):
         for _, _, each in loss.losses:
             yield from _parts(each)
@@ -302,10 +300,10 @@ def trained_heads(
     """Return the heads that the config trains with labels.
 
     Args:
-        context: of a training.
+        context: context of a training.
         network: with weights, in train mode.
-        loss: of the config.
-        entries: of the batch: images, then labels.
+        loss: the config's loss.
+        entries: the batch: images, then labels.
         restart: see :class:`TrainedHead`.
 
     Raises:
@@ -333,8 +331,8 @@ def trained_heads(
         )  # fmt: skip
     if not heads:
         raise ModelError(
-            "Loss: no head is trained with labels, so there is nothing that could be learned by heart. Fix: add a "
-            "loss of a head, such as CTCLoss.",
+            "Loss: no head is trained with labels, so nothing can be learned by heart. Fix: add a loss of a head, such "
+            "as CTCLoss.",
             code="nothing_to_train",
         )
     return tuple(heads)
@@ -346,10 +344,9 @@ def _layer(model: nn.Layer, branch: str | None) -> nn.Layer:
     Raises:
         ModelError: there is none.
     """
-    head = getattr(model, "head", None)
-    if head is None:
+    if (head := getattr(model, "head", None)) is None:
         raise ModelError(
-            f"Architecture: {type(model).__name__} has no head that could be tested. Fix: give it a Head.",
+            f"Architecture: {type(model).__name__} has no head to test. Fix: give it a Head.",
             code="missing_branch",
         )
     return head if branch is None else getattr(head, BRANCHES[branch].layers[-1])

@@ -314,8 +314,7 @@ class CaptchaOptions:
         )
         for path in self.font_files():
             drawn = drawable(read_fonts(Path(path))[0], text)
-            missing = [repr(character) for character in text if character not in drawn]
-            if missing:
+            if missing := [repr(character) for character in text if character not in drawn]:
                 raise DataError(
                     f"characters: the font {path} cannot draw {shortened(missing, _MAX_SHOWN, ' ')}. Fix: give a font "
                     "that has them in fonts, or leave them out.",

@@ -116,8 +116,7 @@ def _is_complete(out: Path, wanted: DatasetFolder, parameters: dict[str, Any]) -
         raise _refused(out, f"not a folder made by this command: {what}", "not_a_dataset") from error
     if kind != wanted.source.kind:
         raise _refused(out, f"found {kind}, expected {wanted.source.kind}", "other_parameters")
-    keys = [key for key in {**parameters, **before} if parameters.get(key) != before.get(key)]
-    if keys:
+    if keys := [key for key in {**parameters, **before} if parameters.get(key) != before.get(key)]:
         listed = ", ".join(_difference(key, before.get(key), parameters.get(key)) for key in keys)
         raise _refused(out, f"made with other parameters: {listed}", "other_parameters")
     images = (wanted.path(split, index) for split in SPLITS for index in range(wanted.count(split)))

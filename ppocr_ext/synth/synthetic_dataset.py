@@ -122,8 +122,7 @@ class SyntheticDataSet(Dataset):
             data["ext_data"] = [
                 apply_transforms(self._sample(stream, int(index)), self._ext_ops) for stream in streams
             ]
-        result = apply_transforms(data, self.ops)
-        if result is None:
+        if (result := apply_transforms(data, self.ops)) is None:
             raise DataError(
                 f"{self._mode}: a transform rejects the sample with the label {data['label']!r}. Fix: raise "
                 "Global.max_text_length; NRTR and SAR need two more than the length of the label.",

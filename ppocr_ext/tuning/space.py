@@ -97,8 +97,7 @@ def _value_error(values: Any) -> ConfigError | None:
             return ConfigError(f"{name}: {problem.message}", code=problem.code)
     low: Any = values.get("low")
     high = values.get("high")
-    choices = values.get("choices")
-    if choices is not None:
+    if (choices := values.get("choices")) is not None:
         scalars = isinstance(choices, list) and all(isinstance(each, _SCALAR) for each in choices)
         right = scalars and len(values) == 1 and len(set(choices)) == len(choices) > 1
         expected = "two or more different numbers or texts, and nothing beside them"

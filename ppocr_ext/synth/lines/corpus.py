@@ -83,8 +83,7 @@ class RandomTexts:
             ("characters", once, text, 'each visible character once, in quotes, such as "0123456789"')
         )
         check_texts(self.length, self.rich_in)
-        unknown = set(self.rich_in.characters if self.rich_in else ()) - set(text)
-        if unknown:
+        if unknown := set(self.rich_in.characters if self.rich_in else ()) - set(text):
             listed = shortened(sorted(unknown), MAX_LISTED, "")
             raise DataError(
                 f"rich_in: {listed!r} are not among the characters of the texts.", code="bad_value"
@@ -306,8 +305,7 @@ class CorpusTextGenerator:
                 share = sum(found[c] for c in characters) / found.total()
                 count = f"{len(characters)} characters of the corpus ({share:.2%} of the text)"
                 yield f"{count} {what}; lines are cut there: {shortened(characters, MAX_LISTED, ' ')}"
-        absent = sorted(self._places.keys() - set(self._frequent))
-        if absent:
+        if absent := sorted(self._places.keys() - set(self._frequent)):
             yield f"no usable line of the corpus has {shortened(absent, MAX_LISTED, ' ')}"
 
 

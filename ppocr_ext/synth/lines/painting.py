@@ -409,8 +409,7 @@ def _photo_crop(photos: Sequence[str], height: int, width: int, rng: SeededRando
 
 @lru_cache(maxsize=32)
 def _photo(path: str) -> np.ndarray:
-    photo = cv2.imread(path, cv2.IMREAD_COLOR)
-    if photo is None:
+    if (photo := cv2.imread(path, cv2.IMREAD_COLOR)) is None:
         raise DataError(
             f"photos: OpenCV cannot read {path}. Fix: take it out of the folder.", code="broken_image"
         )

@@ -1,7 +1,7 @@
 """Distil and fine-tune PaddleOCR text recognisers from a plain ``pip install``."""
 
-# Before Paddle, wherever that is imported: Paddle 2.6 brings an old zlib under the same symbols. A Python whose
-# zlib is a shared module of its own binds to the one that came first, and crashes if it is Paddle's.
+# zlib must be imported before Paddle: Paddle 2.6 has an old zlib with the same symbols, and a Python whose zlib is a
+# shared module uses the symbols that were loaded first, and crashes with Paddle's.
 import zlib as _zlib  # noqa: F401
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
@@ -13,11 +13,11 @@ if _TYPE_CHECKING:
 __version__ = "0.1.0"
 _LAZY = {
     "Recognizer": "ppocr_ext.recognition.recognizer"
-}  # imported when they are asked for: they need NumPy, OpenCV
+}  # imported only when used, since it needs NumPy and OpenCV
 
 
 def __getattr__(name: str) -> _Any:
-    """Return ``Recognizer``, imported now."""
+    """Import and return ``Recognizer``."""
     if name in _LAZY:
         return getattr(_import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

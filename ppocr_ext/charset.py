@@ -1,4 +1,4 @@
-"""Dictionary of a recogniser: characters, special symbols and class counts; imports no Paddle."""
+"""The dictionary of a recogniser: characters, special symbols and class counts; imports no Paddle."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ppocr_ext.limits import MAX_DICTIONARY_BYTES, MAX_DICTIONARY_LINES, read_at
 from ppocr_ext.messages import LOG, shortened
 
 _BOM = b"\xef\xbb\xbf"
-# the replacement character, then others that hardly any dictionary has; the last is none at all
+# the replacement character, two that hardly any dictionary has, and one that is no character
 _NEVER_READ = ("\ufffd", "\u2047", "\u2bd1", "\uffff")
-PLAIN = re.compile("[0-9A-Za-z]")  # all that is compared under ``Metric.is_filter: true``
-_SHOWN = 10  # lines in a message before "and N more"
-_SHOWN_LONGER = 3  # the same, in a message of one line
+PLAIN = re.compile("[0-9A-Za-z]")  # the characters that ``Metric.is_filter: true`` compares
+_SHOWN = 10  # limit of lines in a message
+_SHOWN_LONGER = 3  # limit of lines in a message of one line
 
 
 @dataclass(frozen=True)
@@ -30,16 +30,15 @@ class Charset:
     ``<UKN>``, ``<BOS/EOS>``, ``<PAD>`` after the characters and has no blank (n + 2); NRTR adds
     ``blank``, ``<unk>``, ``<s>``, ``</s>`` before them (n + 3), and its projection has one row more.
 
-    A character that occurs twice (the space of PaddleOCR's ``en_dict.txt`` with ``use_space_char: true``)
-    has two classes; labels use the later one, as in PaddleOCR's encoders.
+    A character that occurs twice (the space of PaddleOCR's ``en_dict.txt`` with ``use_space_char: true``) has two
+    classes; labels use the second one, as in PaddleOCR's encoders.
 
     Args:
         characters: dictionary lines, then ``" "`` with ``use_space``; no special symbols.
         use_space: ``Global.use_space_char``.
         path: the dictionary file; None for the default characters.
-        folds_case: labels are lowercased before they are encoded, which PaddleOCR does only without
-            a dictionary.
-        unknown_symbol: the character whose class stands for all that are not in the dictionary; empty: there is none.
+        folds_case: labels are lowercased before they are encoded; PaddleOCR does this only without a dictionary.
+        unknown_symbol: the character whose class stands for all unknown characters; empty: there is none.
     """
 
     characters: tuple[str, ...]
@@ -53,14 +52,14 @@ class Charset:
     def from_file(cls, path: str | Path, use_space_char: bool = False, *, lenient: bool = False) -> Charset:
         """Read a dictionary file: UTF-8, one character per line, which ends in ``\\n`` or ``\\r\\n``.
 
-        Lines of more than one character are accepted, with a warning unless ``lenient``: PaddleOCR gives them
-        a class but encodes labels character by character, so such a class is never a target.
+        Lines of more than one character are accepted, with a warning unless ``lenient``: PaddleOCR gives each a class,
+        but encodes labels character by character, so this class is never used.
 
         Args:
             path: the file.
             use_space_char: add the space as the last character, also if the file has it.
-            lenient: only warn about blank and repeated lines and a byte order mark, and keep them as
-                PaddleOCR does. For a dictionary that a model has already been trained with.
+            lenient: only warn about blank lines, repeated lines and a byte order mark, and keep them, like PaddleOCR.
+                Use it for the dictionary of a trained model.
 
         Raises:
             CharsetError: the file is missing, no regular file, empty, too large or not UTF-8; or (unless
@@ -92,7 +91,7 @@ class Charset:
     def default(cls) -> Charset:
         """Return PaddleOCR's characters without a dictionary: 0-9 and a-z, labels lowercased.
 
-        They have no space, also with ``use_space_char``.
+        There is no space, not even with ``use_space_char``.
         """
         return cls(tuple("0123456789abcdefghijklmnopqrstuvwxyz"), folds_case=True)
 
@@ -118,7 +117,7 @@ class Charset:
     def line_of_second_space(self) -> int | None:
         """Return the dictionary line with the space if ``use_space_char`` adds it again; else None.
 
-        The space then has two classes: labels use the added one, and that of the line is never a target.
+        Then the space has two classes: labels use the added one, and the class of the line is never used.
         """
         return self.characters.index(" ") + 1 if self.use_space and " " in self.characters[:-1] else None
 
@@ -144,7 +143,7 @@ class Charset:
 
     @property
     def nrtr_rows(self) -> int:
-        """Return n + 4: rows of the NRTR projection and embedding; PaddleOCR's have one that nothing uses."""
+        """Return n + 4: rows of the NRTR projection and embedding; in PaddleOCR, one of them is never used."""
         return self.nrtr_classes + 1
 
     @cached_property
@@ -176,7 +175,7 @@ class Charset:
         return [self._ctc_ids[character] for character in self._folded(text)]
 
     def unknown(self, text: str) -> list[str]:
-        """Return the characters of ``text`` that have no class, each once, in the order of the text."""
+        """Return the characters of ``text`` without a class, each once, in the order of the text."""
         return [c for c in dict.fromkeys(self._folded(text)) if c not in self._ctc_ids]
 
     def with_unknown_symbol(self, symbol: str) -> Charset:
@@ -184,13 +183,13 @@ class Charset:
         return replace(self, unknown_symbol=symbol)
 
     def mapped(self, text: str) -> str:
-        """Return ``text`` with the unknown symbol in place of each unknown character; unchanged without a symbol."""
+        """Return ``text`` with each unknown character replaced by the unknown symbol; unchanged without a symbol."""
         if not self.unknown_symbol:
             return text
         return "".join(c if c in self._ctc_ids else self.unknown_symbol for c in self._folded(text))
 
     def label_to_compare(self, label: str) -> str:
-        """Return the label that readings are compared with: another character, never read, for the unknown symbol."""
+        """Return the label to compare with: the unknown symbol is replaced by a character that is never read."""
         if not self.unknown_symbol:
             return label
         other = next(c for c in _NEVER_READ if c not in self._ctc_ids)

@@ -1,4 +1,4 @@
-"""Errors that a command prints as one message: what is wrong, where, and how to fix it."""
+"""Errors that a command prints as a message: where, what is wrong, and how to fix it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from pathlib import Path
 
 
 class PPOCRExtError(Exception):
-    """Base of all errors that a user can act on.
+    """Base of all errors that a user can fix.
 
     A command prints the message without a traceback and ends with ``exit_code``.
 
     Args:
         message: what is wrong, where, and how to fix it.
-        code: stable name of this kind of error, such as ``"missing_file"``; printed behind the message.
+        code: stable name of this kind of error, such as ``"missing_file"``; it is printed behind the message.
     """
 
     exit_code = 2
@@ -25,7 +25,7 @@ class PPOCRExtError(Exception):
 
 
 def with_code(text: str, code: str) -> str:
-    """Return ``text`` with the code behind its first line; unchanged if the error has no code of its own."""
+    """Return ``text`` with the code behind its first line; unchanged if the error has no code."""
     first, newline, rest = text.partition("\n")
     return text if code == PPOCRExtError.code else f"{first} [{code}]{newline}{rest}"
 
@@ -35,7 +35,7 @@ class ConfigError(PPOCRExtError):
 
 
 class CharsetError(PPOCRExtError):
-    """A dictionary file cannot be used, or does not fit what it is used with."""
+    """A dictionary file cannot be used, or does not fit a model or a label."""
 
 
 class HostError(PPOCRExtError):
@@ -43,14 +43,14 @@ class HostError(PPOCRExtError):
 
 
 class UnknownComponentError(ConfigError):
-    """A config names a backbone, head, loss, … that nobody provides."""
+    """A config names a backbone, head, loss, … that does not exist."""
 
 
 class ModelError(PPOCRExtError):
-    """A network cannot be built or run as its configuration asks.
+    """A network cannot be built or run with its configuration.
 
     Attributes:
-        sub_model: the entry of ``Architecture.Models`` that cannot be built, if it is one of them.
+        sub_model: the entry of ``Architecture.Models`` that cannot be built; None for other errors.
     """
 
     sub_model: str | None = None
@@ -60,7 +60,7 @@ class DataError(PPOCRExtError):
     """Label files or images cannot be used.
 
     Attributes:
-        record: a file that was written about them and that the message names; None if there is none.
+        record: a file with details, which the message names; None if there is none.
     """
 
     record: Path | None = None

@@ -1,4 +1,4 @@
-"""Issues: what the checks of config, labels and environment report, all of them at once."""
+"""Issues: the checks of config, labels and environment report all of them at once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Issue:
 
     Attributes:
         code: stable name of the kind of issue, such as ``"unknown_key"``.
-        level: ``"error"``: the run cannot start, or would not be what the config says; ``"warning"``: it can.
+        level: ``"error"``: the run cannot start, or would not be what the config says; ``"warning"``: it can start.
         path: the config key, as ``"Global.epoch_num"``; empty for the config as a whole.
         where: the place of the value, as ``"my.yml:12"`` or ``"-o Global.epoch_num=3"``; empty if unknown.
         message: what is wrong, and how to fix it.
@@ -38,7 +38,7 @@ class Issue:
 
     @property
     def text(self) -> str:
-        """Place, path and message, without the code."""
+        """Return place, path and message, without the code."""
         return ": ".join(part for part in (self.where, self.path, self.message) if part)
 
 
@@ -58,7 +58,7 @@ class InvalidConfigError(ConfigError):
             super().__init__(f"the config has {len(issues)} issues:\n{listed}", code="config_issues")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return how to make it again in another process; that is not from its message, as Python would."""
+        """Return how to pickle it; Python would build it from its message."""
         return type(self), (self.issues,)
 
 

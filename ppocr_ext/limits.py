@@ -1,4 +1,4 @@
-"""Limits on what a file may be and claim, checked before it costs memory or time. docs/data.md lists them."""
+"""Limits for files, which are checked before a file takes memory or time; docs/data.md lists them."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 MAX_IMAGE_PIXELS = 50_000_000  # default of Global.max_image_pixels
-MAX_CONFIG_BYTES = 1 << 20  # a config in memory takes some 500 times its size
-MAX_CONFIG_FILES = 100  # of one config with its bases: two bases in each file double with each level
+MAX_CONFIG_BYTES = 1 << 20  # a config takes about 500 times its size in memory
+MAX_CONFIG_FILES = (
+    100  # files of a config with its bases; with two bases in each file they double at each level
+)
 MAX_CONFIG_VALUES = 100_000  # after aliases are expanded
 MAX_DICTIONARY_BYTES = 16 << 20
 MAX_DICTIONARY_LINES = 200_000  # Unicode 16 has 154,998 characters
 MAX_LABEL_LINE_BYTES = 1 << 16  # thousands of lines are in memory at a time
-MAX_TEXT_BYTES = 256 << 20  # of metrics.jsonl and a predictions file: a million lines and more
-MAX_RECORD_BYTES = 16 << 20  # of a JSON file: in memory it takes up to 24 times its size
+MAX_TEXT_BYTES = 256 << 20  # metrics.jsonl or a file of predictions: a million lines and more
+MAX_RECORD_BYTES = 16 << 20  # a JSON file: it takes up to 24 times its size in memory
 MAX_INPUT_WIDTH = 3200  # pixels of an image at the height of the network, as in the client of PaddleOCR 3.x
-MAX_IMAGE_SCANS = 100  # of a JPEG: cameras write 10
+MAX_IMAGE_SCANS = 100  # scans of a JPEG; cameras write 10
 _KINDS = (
     (stat.S_ISFIFO, "a pipe"),
     (stat.S_ISCHR, "a device"),
@@ -104,7 +106,7 @@ def json_object(text: str | bytes) -> dict[str, Any]:
 def most_memory(size: int) -> int:
     """Return the bytes that the content of a pickle or an ``.npz`` of ``size`` bytes may take in memory.
 
-    paddle.save and NumPy write arrays byte by byte, so an honest file stays far below.
+    paddle.save and NumPy write arrays byte by byte, so files of theirs stay far below this limit.
     """
     return 4 * size + (256 << 20)
 

@@ -1,4 +1,4 @@
-"""Messages for any exception, also one from Paddle or from a worker process of a loader; parts of messages."""
+"""Make messages for any exception, also from Paddle or from a worker process of a loader; and parts of messages."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _LAST_LINE = re.compile(r"^(?P<type>[A-Za-z_][\w.]*): (?P<message>.*)", re.MULTI
 _PADDLE_ERROR = re.compile(r"^\([A-Z]\w+\) ")
 # places in Paddle's source and hints for its authors
 _PADDLE_NOISE = re.compile(r"\s*\[Hint: .*|\s*\(at [^()]*:\d+\)|\s*\[operator < [^<>]* > error\]", re.DOTALL)
-# all of Unicode's "Cc" but tab and line feed, its line and paragraph separators, what turns the direction of the text
-# that follows, and halves of surrogate pairs
+# all of Unicode's category "Cc" except tab and line feed, line and paragraph separators, characters that change the
+# direction of text, and halves of surrogate pairs
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _REPLACED = re.compile(r"\\u[0-9a-f]{4}")
-_LINE_START = 1500
-_LINE_END = 500  # characters of a line that a message keeps
+_LINE_START = 1500  # characters that a message keeps of a very long line
+_LINE_END = 500
 _FIXES = {
     errno.ENOSPC: "free some space, or write to another place",
     errno.EACCES: "choose a folder that you may write to",
@@ -60,10 +60,10 @@ WORKER_ENDED = (
 
 
 def printable(text: str) -> str:
-    """Return ``text`` with control characters as ``\\u001b``: escape sequences and marks that turn its direction.
+    """Return ``text`` with control characters, and marks that change its direction, written as ``\\u001b``.
 
-    Line ends, tabs and text of any script stay. In a JSON string and between double quotes of YAML the result means
-    the same.
+    Line ends, tabs and characters of any script stay. In a JSON string and between double quotes in YAML, the result
+    means the same.
     """
     return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
@@ -74,7 +74,7 @@ def unprintable(text: str) -> str:
 
 
 def for_people(text: str) -> str:
-    """Return ``text`` as a message shows it: :func:`printable`, and of each very long line the start and the end."""
+    """Return ``text`` for a message: :func:`printable`, and only the start and the end of very long lines."""
     return "\n".join(_cut(line) for line in printable(text).split("\n"))
 
 
@@ -100,9 +100,9 @@ def near_match(name: str, known: Iterable[Any], cutoff: float = 0.75) -> str | N
     """Return the known name that ``name`` misspells, in any case of letters; None if none is near.
 
     Args:
-        name: what the user wrote.
+        name: the name that the user wrote.
         known: the names that exist.
-        cutoff: least similarity (difflib's ratio); the default is for changing or refusing a key, 0.6 for a hint.
+        cutoff: least similarity (difflib's ratio). The default is for refusing a key; for a hint, 0.6 is enough.
     """
     by_folded = {str(each).casefold(): str(each) for each in sorted(known, key=str)}
     near = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=cutoff)
@@ -110,7 +110,7 @@ def near_match(name: str, known: Iterable[Any], cutoff: float = 0.75) -> str | N
 
 
 def is_misspelling(name: str, known: Iterable[str]) -> bool:
-    """Return True if ``name`` is near a known name, and not that name with an addition (``MyCTCHead``)."""
+    """Return True if ``name`` is near a known name, but is not that name with an addition (``MyCTCHead``)."""
     near = near_match(name, known)
     return near is not None and abs(len(near) - len(name)) <= 1
 
@@ -128,7 +128,7 @@ def error_text(error: BaseException) -> str:
         said = "Paddle is not installed" if package == "paddle" else str(error)
         return f"{said}. Fix: {_PACKAGE_FIXES.get(package, _OTHER_PACKAGE)}"
     if isinstance(error, OSError) and error.errno is not None:
-        name = error.filename2 or error.filename  # of a rename the final name, not the temporary one
+        name = error.filename2 or error.filename  # for a rename, the final name, not the temporary one
         fix = _FIXES.get(error.errno)
         return f"{f'{name}: ' if name else ''}{error.strerror or error}.{f' Fix: {fix}.' if fix else ''}"
     if isinstance(error, MemoryError):

@@ -1,6 +1,6 @@
 """Metrics by PaddleOCR's names: the accuracy of recognised lines, of one model or of several sub-models.
 
-``confusions``, and the report's count over a predictions file, compare whole texts: spaces count there.
+``confusions`` and the report's count over a file of predictions compare whole texts, with their spaces.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ppocr_ext.errors import ConfigError
 from ppocr_ext.registry import METRICS
 
 SPACES_IGNORED = "spaces ignored (Metric.ignore_space: true)"
-# PaddleOCR adds this to the number of lines: 950 of 1000 is 0.9499999905, and of no line 0.
+# PaddleOCR adds this to the number of lines: 950 of 1000 is 0.9499999905, and without lines the accuracy is 0.
 EPSILON = 1e-5
 
 
@@ -51,8 +51,8 @@ class RecMetric:
     has the space, ``acc_with_space`` is the share of lines that are correct with their spaces.
 
     The numbers are PaddleOCR's: both divide by the number of lines + 1e-5, so that ``acc`` never quite reaches 1.
-    Without any line ``acc`` is 0 and ``norm_edit_dis`` 1. Unlike in PaddleOCR, two texts of which ``is_filter`` leaves
-    nothing are compared without it; there they are equal, whatever was read.
+    Without lines ``acc`` is 0 and ``norm_edit_dis`` is 1. If ``is_filter`` leaves nothing of both texts, they are
+    compared without it, while PaddleOCR counts them as equal, whatever was read.
 
     Args:
         main_indicator: ``acc`` or ``norm_edit_dis``: decides which checkpoint is the best.
@@ -111,7 +111,7 @@ class RecMetric:
         return compared == expected
 
     def _compared(self, text: str, label: str) -> tuple[str, str]:
-        """Return what is compared of both; if the filter leaves nothing of either, they are compared without it."""
+        """Return the parts that are compared; if the filter leaves nothing of both texts, it is not used."""
         pair = self.normalise(text), self.normalise(label)
         return pair if any(pair) else (self._without_spaces(text), self._without_spaces(label))
 
@@ -183,7 +183,7 @@ class DistillationMetric:
 
     @property
     def ignore_space(self) -> bool:
-        """Return whether the base metric compares without spaces; False if it does not tell."""
+        """Return True if the base metric ignores spaces; False if that is not known."""
         return bool(getattr(self._empty, "ignore_space", False))
 
     def __call__(self, preds: Mapping[str, Any], batch: Any = None, **extra: Any) -> None:
@@ -210,7 +210,7 @@ class DistillationMetric:
             self._metrics[name](pred_label, batch, **extra)
 
     def get_metric(self) -> dict[str, float]:
-        """Return the numbers of all sub-models since the last call, and reset; without any line, those of no line."""
+        """Return the numbers of all sub-models since the last call, and reset."""
         numbers: dict[str, float] = {} if self._metrics else self._empty.get_metric()
         for name, metric in self._metrics.items():
             prefix = "" if name == self.key else f"{name}_"
@@ -218,7 +218,7 @@ class DistillationMetric:
         return numbers
 
     def is_right(self, text: str, label: str) -> bool:
-        """Return True if the base metric counts ``text`` as correct; one that does not tell compares all of it."""
+        """Return True if the base metric counts ``text`` as correct; if that is not known, if the texts are equal."""
         return bool(getattr(self._empty, "is_right", str.__eq__)(text, label))
 
     def reset(self) -> None:

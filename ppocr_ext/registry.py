@@ -1,7 +1,7 @@
 """Registries of components by the name that a config uses; imports no Paddle.
 
-For a name that is not registered here, the *fallback* is asked. The host sets it when it is opened,
-so that configs can name a checkout's own backbones and losses.
+A registry asks its *fallback* for a name that is not registered. The host sets the fallback when it is opened, so that
+configs can name the backbones and losses of a checkout.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _BY_ANNOTATION: dict[str, ValueKind] = {"float": "number", "int": "number", "boo
 
 @dataclass(frozen=True)
 class ComponentKeys:
-    """What a component takes by name.
+    """The keys that a component takes.
 
     Attributes:
-        named: its keys.
-        required: keys without which it cannot be called.
-        takes_any: it has ``**kwargs``.
-        is_open: so, and nothing says which keys it reads from them.
-        kinds: ``"number"`` or ``"truth"`` for each key whose values are known to be so.
+        named: the keys.
+        required: keys that must be given.
+        takes_any: True if it has ``**kwargs``.
+        is_open: True if it has ``**kwargs``, and the keys that it reads from them are not known.
+        kinds: ``"number"`` or ``"truth"`` for each key whose values are known to be of this kind.
     """
 
     named: frozenset[str]
@@ -44,9 +44,9 @@ class ComponentKeys:
 
 @cache
 def component_keys(component: Callable[..., Any]) -> ComponentKeys:
-    """Return the keys that the signature of a component has.
+    """Return the keys in the signature of a component.
 
-    PaddleOCR's transforms and decoders with a row in the table of parts read nothing else from their ``**kwargs``.
+    PaddleOCR's transforms and decoders with a row in the table of parts read no other keys from their ``**kwargs``.
     """
     parameters = inspect.signature(component).parameters.values()
     own = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
@@ -108,9 +108,9 @@ class Registry:
         names: Callable[[], Iterable[str]],
         has_checkout: bool = False,
     ) -> None:
-        """Ask ``find`` for names that are not registered; ``names`` lists what it could find.
+        """Ask ``find`` for names that are not registered; ``names`` lists the names that it knows.
 
-        ``has_checkout``: the host is a PaddleOCR checkout, so messages do not suggest one.
+        If ``has_checkout``, the host is a PaddleOCR checkout, and messages do not suggest one.
         """
         self._find_foreign = find
         self._foreign_names = names
@@ -131,7 +131,7 @@ class Registry:
         """Return the component ``name``: ours first, then the host's.
 
         Raises:
-            UnknownComponentError: neither has it; the message lists both sets.
+            UnknownComponentError: neither has it; the message lists the names of both.
         """
         component = self._own.get(name) or self._find_foreign(name)
         if component is None:
@@ -139,11 +139,11 @@ class Registry:
         return component
 
     def of_host(self, name: str) -> Callable[..., Any] | None:
-        """Return the host's component ``name``, also if we have one with that name; None if it has none."""
+        """Return the host's component ``name``, even if we have one with this name; None if the host has none."""
         return self._find_foreign(name)
 
     def is_foreign(self, name: str) -> bool:
-        """Return True if neither we nor the host have ``name``, and it does not misspell a known name."""
+        """Return True if neither we nor the host have ``name``, and it is not a misspelling of a known name."""
         names = {*self._own, *self._foreign_names()}
         known = names | names_of(self.kind)
         if name in names or name in FORMER_NAMES:
@@ -173,8 +173,7 @@ class Registry:
     def build(self, name: str, options: Mapping[str, Any], **injected: Any) -> Any:
         """Construct the component ``name`` from the ``options`` of a config, which are not changed.
 
-        ``injected`` are values of the program (``in_channels``, …): they are passed only if the constructor
-        takes them, and their names are not checked.
+        ``injected`` are values of the program (``in_channels``, …): they are passed only if the constructor takes them.
         """
         component = self.get(name)
         chosen = known_options(component, options, f"{self.kind} {name}")
@@ -190,11 +189,11 @@ class Registry:
 def known_options(component: Callable[..., Any], options: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Return the entries of ``options`` that ``component`` takes.
 
-    A key near a known one is a misspelling; any other unknown key is skipped with a warning, since
-    PaddleOCR's official configs have keys that its constructors ignore.
+    An unknown key is an error if it is near a known key. Any other is skipped with a warning, since PaddleOCR's
+    official configs have keys that its constructors ignore.
 
     Raises:
-        ConfigError: an unknown key is near a known one, which the message names.
+        ConfigError: an unknown key is near a known key, which the message names.
     """
     keys = component_keys(component)
     if keys.takes_any:

@@ -1,1 +1,1 @@
-"""Facts that every room may read; this room imports nothing of the package."""
+"""Facts for all other parts of the package; this part imports nothing of it."""

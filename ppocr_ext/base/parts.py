@@ -1,7 +1,7 @@
-"""What PaddleOCR's parts are, as far as it must be known without Paddle: one row for each part.
+"""Facts about PaddleOCR's parts that must be known without Paddle: one row for each part.
 
-Only what several rooms need, or what a config must say before anything is built, has a row. A part without a row, and
-a part of a plugin, is checked by the signature of its constructor.
+A part has a row if several packages need a fact about it, or if a config is checked by it before anything is built. A
+part without a row, and a part of a plugin, is checked by the signature of its constructor.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ class Branch:
 
     Attributes:
         head: its name in ``head_list``.
-        encoder: makes its labels.
-        decoder: reads its output; the key of its class count in ``out_channels_list``.
-        layers: of the MultiHead that belong to it alone; the last one makes the logits.
+        encoder: the label encoder.
+        decoder: the decoder of its output; also the key of its class count in ``out_channels_list``.
+        layers: layers of the MultiHead for this branch alone; the last one makes the logits.
     """
 
     head: str
@@ -38,7 +38,7 @@ BRANCHES = {
 BRANCH_OF_HEAD = {row.head: name for name, row in BRANCHES.items()}
 MULTI_HEAD = "MultiHead"
 CTC_HEAD, CTC_DECODER = BRANCHES["ctc"].head, BRANCHES["ctc"].decoder
-# The decoder by which the classes of a single head are counted; those of other heads follow the config's decoder.
+# The decoder that gives the class count of a single head; for other heads it is the decoder of the config.
 HEAD_DECODERS = {
     "CTCHead": "CTCLabelDecode",
     "AttentionHead": "AttnLabelDecode",
@@ -64,7 +64,7 @@ SPECIALS = {
     "SEEDLabelDecode": 3,
     "NRTRLabelDecode": 4,
 }
-# Algorithms for which PaddleOCR's loop hands the labels to the network, which branches that decode need in training.
+# With these algorithms PaddleOCR's loop gives the labels to the network; NRTR and SAR need them in training.
 TAUGHT_ALGORITHMS = frozenset(
     [
         "SRN",
@@ -90,12 +90,12 @@ class Loss:
     """A loss.
 
     Attributes:
-        branch: of the MultiHead that it is for.
+        branch: the branch of a MultiHead for which it is.
         branch_option: the option that names another branch.
-        of_multi_loss: a MultiLoss may list it.
-        is_center: it pulls features to centers.
-        lists: it is made of the losses in its ``loss_config_list``.
-        compares_frames: for the branch ``ctc`` it reads no label, and finds frames of padding by ``valid_ratio``.
+        of_multi_loss: True: a MultiLoss may list it.
+        is_center: True: it pulls features to centers.
+        lists: True: it has losses in its ``loss_config_list``.
+        compares_frames: True: for the branch ``ctc`` it reads no label, and finds frames of padding by ``valid_ratio``.
     """
 
     branch: str = ""
@@ -110,7 +110,7 @@ class Loss:
         return str(options.get(self.branch_option, self.branch))
 
     def is_of_frames(self, options: Mapping[str, object]) -> bool:
-        """Return True if it compares frames of CTC outputs with these options."""
+        """Return True if, with these options, it compares frames of CTC outputs."""
         return self.compares_frames and self.branch_with(options) == "ctc"
 
 
@@ -144,12 +144,12 @@ class Transform:
     """A transform of a sample.
 
     Attributes:
-        kind: ``"plain"`` leaves the pixels as they are decoded, ``"random"`` changes images (or joins several) at
-            random and leaves their sizes different, ``"resize"`` gives them the size of its ``image_shape``.
-        shape: the form of ``image_shape``, with an example; None if it has no such option.
+        kind: ``"plain"`` does not change the pixels; ``"random"`` changes or joins images at random, which keep
+            different sizes; ``"resize"`` gives images the size of its ``image_shape``.
+        shape: the form of ``image_shape``, with an example; None without this option.
         normalises: formula for the pixels x.
-        squashes: it always fills the width, whatever ``padding`` says.
-        is_usual: what it does is what ``RecResizeImg`` does.
+        squashes: True: it always fills the width, whatever ``padding`` is.
+        is_usual: True: it does the same as ``RecResizeImg``.
     """
 
     kind: Literal["plain", "random", "resize"]
@@ -200,9 +200,9 @@ class Dataset:
     """A dataset.
 
     Attributes:
-        keys: that it reads of its section; ``needs`` are those without which it fails.
+        keys: the keys that it reads from its section; it fails without those of ``needs``.
         reads: ``"files"`` (label files) or ``"lmdb"``.
-        of_one_size: the dataset that reads the same without sizes; empty if a sampler gives this one no sizes.
+        of_one_size: for a dataset that gets image sizes from a sampler, the same dataset without sizes; else empty.
     """
 
     keys: frozenset[str]
@@ -211,7 +211,7 @@ class Dataset:
 
     @property
     def needs(self) -> frozenset[str]:
-        """The keys that must be given."""
+        """Return the keys that must be given."""
         return self.keys & {"data_dir", "label_file_list", "transforms"}
 
 
@@ -228,15 +228,15 @@ DATASETS = {
 OF_LABEL_FILES = tuple(name for name, row in DATASETS.items() if row.reads == "files")
 OF_LMDB = tuple(name for name, row in DATASETS.items() if row.reads == "lmdb")
 SCALE_SAMPLER = "MultiScaleSampler"  # gives the sizes of images
-SCALE_FACTOR = (8, 16)  # its defaults: what widths and heights are multiples of, and the widest image
+SCALE_FACTOR = (8, 16)  # its defaults: widths and heights are multiples of these; and the widest image
 SCALE_WIDEST = 480.0
-# Options that a part reads from its `**kwargs`, besides those of its signature.
+# Options that a part reads from its `**kwargs`, besides the parameters of its signature.
 MORE_KEYS = {
     "RandAugment": frozenset({"num_layers", "magnitude", "fillcolor"}),
     "SARLabelDecode": frozenset({"rm_symbol"}),
     "SATRNLabelDecode": frozenset({"rm_symbol"}),
 }
-# Keys that people carry from config to config, though PaddleOCR reads them nowhere or swallows them in `**kwargs`.
+# Keys of many configs that PaddleOCR never reads, or ignores in `**kwargs`.
 IGNORED_KEYS = frozenset(
     {
         "T_max",
@@ -250,7 +250,7 @@ IGNORED_KEYS = frozenset(
 )
 
 # Names of the recognition components in PaddleOCR's repository, by kind, for messages. The `paddleocr` wheel has no
-# networks, losses and metrics: a name in this table that the host lacks is not misspelt, but needs a checkout.
+# networks, losses and metrics: a name of this table that the host lacks is not misspelt, but needs a checkout.
 NAMES = {
     "transform": "GA_SPIN STN_ON TBSRN TPS TSRN",
     "backbone": (

@@ -1,4 +1,4 @@
-"""Configurations: read, overlaid, resolved once, and never changed after that."""
+"""Read configurations, merge their overlays and options, and add computed values. A config never changes."""
 
 from ppocr_ext.config.config_view import Config, load, named_items
 from ppocr_ext.config.derive import (

@@ -34,7 +34,7 @@ from ppocr_ext.io.resources import find_config
 from ppocr_ext.limits import MAX_CONFIG_FILES
 from ppocr_ext.messages import LOG, did_you_mean
 
-COMPUTED_KEY = "computed"  # the list of computed paths in a run's config.yml
+COMPUTED_KEY = "computed"  # key of the list of computed paths in a run's config.yml
 _SCALARS = (str, int, float, bool, bytes, datetime.date, type(None))
 _REQUIRED: Any = object()
 
@@ -48,7 +48,7 @@ class Config(Mapping[Any, Any]):
 
     Args:
         values: plain mappings, lists and scalars.
-        origin: where they come from, for messages; None: they are computed.
+        origin: the source of the values, for messages; None: they are computed.
     """
 
     __slots__ = ("_node",)
@@ -106,7 +106,7 @@ class Config(Mapping[Any, Any]):
 
     @property
     def settings(self) -> Settings:
-        """Return the keys of ``Global`` with their types; a wrong value raises a ConfigError where it is read."""
+        """Return the keys of ``Global`` with their types; reading a wrong value raises a ConfigError."""
         return Settings(self._of_global)
 
     def _of_global(self, name: str) -> Any:
@@ -118,18 +118,18 @@ class Config(Mapping[Any, Any]):
         return key.default if value is None else value
 
     def host_options(self) -> dict[str, Any]:
-        """Return all of ``Global`` as PaddleOCR's encoders and decoders receive it, a copy that may be changed."""
+        """Return a copy of ``Global`` for PaddleOCR's encoders and decoders; it may be changed."""
         section = self.at("Global", None)
         return section.thaw() if isinstance(section, Config) else {}
 
     def asked_devices(self) -> list[str]:
-        """Return the kinds of device that ``Global.use_KIND`` asks for, such as ``gpu``."""
+        """Return the kinds of device, such as ``gpu``, whose key ``Global.use_KIND`` is true."""
         return [kind for kind in DEVICES if self.at(f"Global.use_{kind}", None) is True]
 
     def where(self, path: PathLike) -> str:
         """Return the place for messages: ``file.yml:12``, ``-o A.b=1``, ``-o +A.b=1``, ``computed``.
 
-        A computed value has the place of the value that it is computed from, if there is one.
+        A computed value has the place of the value from which it is computed, if there is one.
         """
         return self.place(path).text
 
@@ -147,8 +147,8 @@ class Config(Mapping[Any, Any]):
         """Return a config with the value of each path replaced; missing mappings on the way are added.
 
         Args:
-            values: by path. A `Config` or a `Node`, also inside a list or a mapping, keeps its places.
-            computed_from: path of the value that they are computed from; its place becomes theirs.
+            values: values by path. A `Config` or a `Node` in them keeps its places.
+            computed_from: path of the value from which they are computed; they get its place.
 
         Raises:
             ConfigError: a path goes through a scalar, or into a list without the item.
@@ -173,7 +173,7 @@ class Config(Mapping[Any, Any]):
         return find(self._node, split(path))
 
     def to_yaml(self, *, origins: bool = False) -> str:
-        """Return YAML that any safe loader reads back equal: keys in their order, no anchors, no tags.
+        """Return YAML from which any safe loader reads the same values: keys in their order, no anchors, no tags.
 
         With ``origins`` each line ends with the place of its value: ``# my.yml:12``.
         """
@@ -183,13 +183,13 @@ class Config(Mapping[Any, Any]):
         """Return a config with ``values`` by path, and their paths added to its list ``computed``.
 
         Args:
-            values: computed from the value at ``source``, whose place they get.
+            values: values that are computed from the value at ``source``; they get its place.
             source: path of that value.
         """
         if not values:
             return self
         paths = list(self.at(COMPUTED_KEY, default=()))
-        for path in values:  # the shortest part of each path that is missing, or the whole path
+        for path in values:  # list the shortest part of each path that is missing, or the whole path
             shorter = (path[:end] for end in range(1, len(path)))
             paths.append(dotted(next((part for part in shorter if self.node(part) is None), path)))
         listed = {(COMPUTED_KEY,): list(dict.fromkeys(paths))}
@@ -197,7 +197,7 @@ class Config(Mapping[Any, Any]):
 
 
 def from_plain(value: Any, place: Place = COMPUTED) -> Node:
-    """Return the tree of plain values, all written at ``place``; a `Config` or `Node` in it keeps its places."""
+    """Return the tree of plain values, all with the place ``place``; a `Config` or `Node` in them keeps its places."""
     if isinstance(value, Config):
         return value._node
     if isinstance(value, Node):
@@ -222,7 +222,7 @@ def _view(node: Node) -> Any:
 def named_items(config: Config, *path: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield name and path of each single-key mapping (``- NAME: {options}``) of the list at ``path``.
 
-    The path goes by name, as one would write it after ``-o``; by index if a name occurs twice.
+    The path has the name of the item, as after ``-o``; its index if the name occurs twice.
     """
     try:
         entries = config.at(path, None)
@@ -242,11 +242,11 @@ _BASE = "_BASE_"
 def load(paths: str | Path | Iterable[str | Path], overrides: Iterable[str] = ()) -> Config:
     """Read one or more files, each overlaid on those before it, then apply ``-o`` options.
 
-    A file may name others that it builds on: ``_BASE_: other.yml``, or a list, relative to itself; a missing
-    file whose name starts with ``configs/`` is the shipped one.
-    For overlays see `edit.merge`, for options `edit.override`. An anchor (``&bs``) is resolved when its file is
-    read: an option changes the value that it names, not those that were copied from it by ``*bs``. Values that a
-    file lists under ``computed`` are not read: they are computed again, unless another file or an option sets them.
+    A file may name base files: ``_BASE_: other.yml``, or a list, relative to itself. If a file whose name starts with
+    ``configs/`` is missing, the shipped file is read.
+    For overlays see `node.merge`, for options `override`. An anchor (``&bs``) is resolved when its file is read: an
+    option for its value does not change the copies at ``*bs``. Values that a file lists under ``computed`` are not
+    read, but computed again, unless another file or an option sets them.
 
     Raises:
         ConfigError: a file or an option cannot be used; the message starts with ``file:line`` or with
@@ -263,12 +263,12 @@ def load(paths: str | Path | Iterable[str | Path], overrides: Iterable[str] = ()
 
 
 def _read_with_bases(path: Path, files: list[Path], readers: tuple[Path, ...] = ()) -> Node:
-    """Return the tree of a file, with its marks, or overlaid on its bases if it names some.
+    """Return the tree of a file, overlaid on its base files if it names some; a file without bases keeps its marks.
 
     Args:
         path: the file.
-        files: all that were read so far; this one and its bases are added.
-        readers: the files that led to this one.
+        files: all files that were read so far; this one and its bases are added.
+        readers: the chain of files that name this one as a base.
     """
     if path.resolve() in readers:
         cycle = (*readers[readers.index(path.resolve()) :], path)
@@ -302,7 +302,7 @@ def _read_with_bases(path: Path, files: list[Path], readers: tuple[Path, ...] = 
 
 
 def _mark_computed(root: Node) -> Node:
-    """Return the tree of a file without its list ``computed``; the values that it names get that kind.
+    """Return the tree of a file without its list ``computed``; the listed values are marked as computed.
 
     Raises:
         ConfigError: the list is not a list of paths.
@@ -336,7 +336,7 @@ def _as_computed(node: Node) -> Node:
 
 
 def _without_computed(node: Node) -> Node | None:
-    """Return the tree without its computed values; a mapping that holds another value stays."""
+    """Return the tree without its computed values; a computed mapping stays if it holds another value."""
     computed = node.place.kind is PlaceKind.COMPUTED
     if node.is_mapping:
         kept = {key: _without_computed(item) for key, item in node.value.items()}
@@ -348,15 +348,15 @@ def _without_computed(node: Node) -> Node | None:
 
 
 def override(root: Node, options: Iterable[str]) -> Node:
-    """Return ``root`` with options applied, one after the other; a later one of the same path wins.
+    """Return ``root`` with the options applied in their order; the last option for a path wins.
 
-    An option is ``path=value``. The path goes through mappings by key and through lists by index or by
-    the key of an item; the value is the text after the first ``=``, read as YAML (empty is ``null``),
-    and replaces what is there. ``path=!remove`` removes it. A mapping for a whole section
-    (``Global={epoch_num: 3}``) updates its keys, as in PaddleOCR; ``!replace {…}`` does not.
+    An option is ``path=value``. The path enters mappings by key, and lists by index or by the key of an item. The
+    value is the text after the first ``=``, read as YAML (empty is ``null``), and replaces the value at the path.
+    ``path=!remove`` removes it. A mapping for a whole section (``Global={epoch_num: 3}``) updates its keys, as in
+    PaddleOCR; ``!replace {…}`` replaces the section.
 
-    The first component must be in the config: a section that nothing reads would have no effect.
-    ``+path=value`` adds it, and appends a missing item to a list of single-key mappings.
+    The first component must be in the config, since nothing reads an unknown section. ``+path=value`` adds it, and
+    appends a missing item to a list of single-key mappings.
 
     Raises:
         ConfigError: an option has no ``=``, its value is not YAML, its path cannot be followed, or its
@@ -383,8 +383,7 @@ def _apply(root: Node, option: str) -> Node:
         section = child(root, parts, 0)
         if section is None and not forced:
             below = (dotted((key, parts[0])) for key, item in root.value.items() if child(item, parts, 0))
-            section_of_key = next(below, None)
-            hint = did_you_mean(section_of_key) or nearest(parts[0], names_in(root))
+            hint = did_you_mean(next(below, None)) or nearest(parts[0], names_in(root))
             raise ConfigError(
                 f"the config has no section {parts[0]!r}.{hint} `+{dotted(parts)}=…` adds it.",
                 code="unknown_section",
@@ -403,7 +402,7 @@ def _set(root: Node, parts: tuple[str, ...], value: Node, append: bool = False) 
     before = find(root, parts)
     is_replaced = value.is_mapping and value.mark is Mark.NONE and "name" not in value.value
     if is_replaced and before is not None and before.is_mapping and "name" in before.value:
-        LOG.warning(  # a component without its name is another one
+        LOG.warning(  # without its name, a component would be another one
             "%s: the mapping replaces %s, and so its name: %s. Fix: set single keys (`%s.KEY=…`), or write "
             "`!replace {…}`.", value.place.text, dotted(parts), before.value["name"].value, dotted(parts),
         )  # fmt: skip

@@ -44,13 +44,13 @@ def derive_values(config: Config) -> Config:
 def fit_center_losses(config: Config) -> Config:
     """Return ``config`` with each ``CenterLoss`` of ``Loss.loss_config_list`` in the form that its model needs.
 
-    So one overlay fits single models and distillations. With a loss that takes no list, such as ``name: CTCLoss``,
-    it becomes a part of a ``CombinedLoss`` of that loss, with weight 1, and itself. In a distillation it becomes the
-    ``DistillationCenterLoss`` of the trained sub-models. Other configs are returned unchanged. Options keep the
-    places where they were written.
+    So one overlay fits single models and distillations. If the loss takes no list, such as ``name: CTCLoss``, it
+    becomes a ``CombinedLoss`` of that loss, with weight 1, and the center loss. In a distillation the center loss
+    becomes the ``DistillationCenterLoss`` of the trained sub-models. Other configs are returned unchanged. Options
+    keep their places.
 
     Raises:
-        ConfigError: a loss that takes no list has one with more than center losses.
+        ConfigError: a loss that takes no list has a list with other losses than center losses.
     """
     return _name_sub_models(_combine(config))
 
@@ -65,7 +65,7 @@ def _combine(config: Config) -> Config:
     if not isinstance(name, str) or name in LIST_LOSSES or not any(centers):
         return config
     if not all(centers):
-        if name not in LOSSES:  # a loss of the user's own may take a list
+        if name not in LOSSES:  # a plugin's loss may take a list
             return config
         raise ConfigError(
             f"Loss: {name} takes no loss_config_list, so the CenterLoss in it would not be used. Fix: set Loss.name "
@@ -100,9 +100,9 @@ def _name_sub_models(config: Config) -> Config:
 
 
 def _join_center_losses(entries: tuple[Node, ...]) -> tuple[Node, ...]:
-    """Return the list with one DistillationCenterLoss for several; options of a later one replace earlier ones.
+    """Return the list with its DistillationCenterLosses joined to one; options of a later one replace earlier ones.
 
-    The config.yml of a run with center loss has one; an overlay on top of it adds another.
+    There are two if an overlay with a center loss is laid over the config.yml of a run with center loss.
     """
     indices = [index for index, entry in enumerate(entries) if _is_center_loss(entry)]
     options = [next(iter(entries[index].value.values())) for index in indices]
@@ -120,22 +120,24 @@ def _distillation_entry(entry: Node, models: Mapping[str, Any]) -> Node:
     if not entry.is_mapping or list(entry.value) != ["CenterLoss"]:
         return entry
     options = entry.value["CenterLoss"]
-    given = {} if options.value is None else options.value
-    if not isinstance(given, dict):
+    written = {} if options.value is None else options.value
+    if not isinstance(written, dict):
         return entry
     trained = {name: model for name, model in models.items() if not model.get("freeze_params")}
-    whole = all(model.get("return_all_feats") for model in trained.values())
     heads = [model.get("Head") for model in trained.values()]
-    several = all(isinstance(head, Mapping) and head.get("name") == MULTI_HEAD for head in heads)
-    found = {"model_name_list": list(trained), "key": "head_out" if whole else None, "multi_head": several}
-    computed = from_plain(found, options.place.computed()).value
-    return Node({"DistillationCenterLoss": Node({**computed, **given}, options.place)}, entry.place)
+    follows = {
+        "model_name_list": list(trained),
+        "key": "head_out" if all(model.get("return_all_feats") for model in trained.values()) else None,
+        "multi_head": all(isinstance(head, Mapping) and head.get("name") == MULTI_HEAD for head in heads),
+    }
+    computed = from_plain(follows, options.place.computed()).value
+    return Node({"DistillationCenterLoss": Node({**computed, **written}, options.place)}, entry.place)
 
 
 def switch_features_on(config: Config) -> Config:
     """Return ``config`` with ``return_feats: true`` in each CTC head, if ``Global.return_feats`` is true.
 
-    So one overlay fits a single CTCHead, a MultiHead and a distillation, whose heads have different paths.
+    So one overlay fits a single CTCHead, a MultiHead and a distillation, though their heads have different paths.
     Other configs are returned unchanged.
     """
     if config.at(f"Global.{_FEATURES}", default=None) is not True:
@@ -164,9 +166,9 @@ def _heads(config: Config, path: tuple[str, ...]) -> Iterator[tuple[str, tuple[s
 
 
 def fill_text_lengths(config: Config) -> Config:
-    """Return ``config`` with ``max_text_length`` of each NRTRHead and SARHead in a ``head_list``.
+    """Return ``config`` with ``Global.max_text_length`` in each NRTRHead and SARHead of a ``head_list``.
 
-    It is ``Global.max_text_length`` if the head has none. Without that key, heads keep their own default.
+    A head that has ``max_text_length`` keeps it. Without the key in ``Global``, heads keep their own default.
     """
     longest = config.at(f"Global.{_LENGTH}", default=None)
     if not isinstance(longest, int) or isinstance(longest, bool) or longest < 1:
@@ -191,9 +193,9 @@ def _takes(registry: Registry, name: str, key: str) -> bool:
 
 
 def fill_train_frames(config: Config) -> Config:
-    """Return ``config`` with ``train_frames`` of each frozen sub-model whose backbone has that key.
+    """Return ``config`` with ``train_frames`` in each frozen sub-model whose backbone takes that key.
 
-    It is the one of the first trained sub-model that has one, so that a teacher makes as many frames as its student.
+    The value is that of the first trained sub-model that has one, so that teacher and student have as many frames.
     """
     models = config.at("Architecture.Models", default=None)
     if not isinstance(models, Mapping):
@@ -210,7 +212,9 @@ def fill_train_frames(config: Config) -> Config:
         elif is_frozen and isinstance(component, str) and _takes(BACKBONES, component, _FRAMES):
             lacking.append(path)
     value = config.at(trained[0]) if trained else None
-    if value != "width" and not (type(value) is int and value > 0):  # the student is refused for it, by name
+    if value != "width" and not (
+        type(value) is int and value > 0
+    ):  # a wrong value is reported for the student
         return config
     return config.with_computed(dict.fromkeys(lacking, value), ".".join(trained[0]))
 
@@ -223,19 +227,19 @@ _SAR_LOSSES = [name for name, row in LOSSES.items() if row.branch == "sar"]
 def with_class_counts(config: Config, charset: Charset) -> Config:
     """Return ``config`` with the numbers that depend on the dictionary filled in.
 
-    - ``Head.out_channels_list`` of each MultiHead of each sub-model: one entry for each of its heads,
-      ``CTCLabelDecode`` n, ``SARLabelDecode`` n + 2, ``NRTRLabelDecode`` n + 3.
+    - ``Head.out_channels_list`` of each MultiHead: one entry for each of its heads, ``CTCLabelDecode`` n,
+      ``SARLabelDecode`` n + 2, ``NRTRLabelDecode`` n + 3.
     - ``Head.out_channels`` of a single head: the length of its decoder's ``character`` in PaddleOCR.
       A head with an unknown name and an unknown decoder is not changed.
     - ``ignore_index`` of each SAR loss: n + 1, the padding.
 
-    Here n is `Charset.ctc_classes`. The loss list, its order and the number of sub-models do not matter.
-    PaddleOCR's own tools derive n from the decoder and look for the SAR loss at one position; they are
-    wrong for the second MultiHead under ``DistillationSARLabelDecode``.
+    Here n is `Charset.ctc_classes`. The order of the losses and the number of sub-models do not matter. PaddleOCR's
+    tools derive n from the decoder, and look for the SAR loss at one position; they are wrong for the second
+    MultiHead under ``DistillationSARLabelDecode``.
 
     Args:
         config: the configuration; not changed.
-        charset: the dictionary that the config trains with.
+        charset: the dictionary of the config.
 
     Raises:
         ConfigError: the config already has another number; the message names the path, both numbers and
@@ -251,13 +255,13 @@ def with_class_counts(config: Config, charset: Charset) -> Config:
 def wrong_counts(
     counts: Mapping[_Path, int], config: Config, charset: Charset
 ) -> Iterator[tuple[_Path, str]]:
-    """Yield path and message of each number in the config that is not that of ``counts``."""
+    """Yield path and message of each number in the config that differs from ``counts``."""
     for path, expected in counts.items():
         found = config.at(path, None)
         if found is not None and (found != expected or isinstance(found, bool)):
             removable = (
                 path[:-1] if path[-2] == "out_channels_list" else path
-            )  # of a MultiHead, the whole list
+            )  # the whole list of a MultiHead
             yield (
                 path,
                 f"is {found!r}, but {expected} fits {charset.name} ({len(charset.characters)} characters). "
@@ -338,8 +342,8 @@ def resolve_charset(config: Config, find_file: Callable[[str], Path | None]) -> 
 
     Args:
         config: the configuration.
-        find_file: returns the file for a path of a config, or None; the host looks in the current
-            folder, then in PaddleOCR's own.
+        find_file: returns the file for a path of a config, or None; the host looks in the current folder, then in
+            PaddleOCR's folder.
 
     Raises:
         CharsetError: the dictionary is not found or cannot be used.
@@ -353,7 +357,7 @@ def resolve_charset(config: Config, find_file: Callable[[str], Path | None]) -> 
         )
         return Charset.default()
     path = _dictionary_file(str(name), find_file, config.where("Global.character_dict_path"))
-    # Some of PaddleOCR's own dictionaries repeat characters; official weights have a class for each of their lines.
+    # Some of PaddleOCR's dictionaries repeat characters, and official weights have a class for each line.
     is_own = path != Path(str(name)).resolve() or is_shipped_dictionary(path)
     charset = Charset.from_file(path, use_space, lenient=is_own)
     symbol = config.settings.unknown_symbol
@@ -364,10 +368,10 @@ def resolve_charset(config: Config, find_file: Callable[[str], Path | None]) -> 
 def read_old_charset(
     path: str | None, config: Config, find_file: Callable[[str], Path | None], where: str
 ) -> Charset | None:
-    """Return the dictionary that weights were trained with; None without a path.
+    """Return the dictionary with which weights were trained; None without a path.
 
     Args:
-        path: as given at ``where``.
+        path: as the user wrote it at ``where``.
         config: the configuration.
         find_file: see :func:`resolve_charset`.
         where: the place of the path, for messages.
@@ -378,12 +382,12 @@ def read_old_charset(
     if path is None:
         return None
     space = config.settings.use_space_char
-    # its flaws are in the weights already
+    # lenient, since the weights already have its flaws
     return Charset.from_file(_dictionary_file(str(path), find_file, where), space, lenient=True)
 
 
 def _dictionary_file(name: str, find_file: Callable[[str], Path | None], where: str) -> Path:
-    """Return the file of the dictionary ``name``, which is given at ``where``.
+    """Return the file of the dictionary ``name``, which stands at ``where``.
 
     Raises:
         CharsetError: it is not found.

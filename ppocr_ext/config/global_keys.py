@@ -46,7 +46,7 @@ class ValueRule:
         most: the greatest number.
         above: the number must be greater than this.
         choices: the values that a text can have.
-        options: the rule of each named value; the first one is needed.
+        options: name and rule of each value; the first value must be given.
     """
 
     kind: Kind = "any"
@@ -131,7 +131,7 @@ def is_number(text: str) -> bool:
 
 
 def shown(value: Any) -> str:
-    """Return a value as one writes it in a config: lists as lists."""
+    """Return a value as it is written in a config."""
     return repr(plain_copy(value))
 
 
@@ -139,7 +139,7 @@ AUTO = "auto"  # see `inference.runners.engine_of`
 PADDLE = "paddle"
 ONNXRUNTIME = "onnxruntime"
 OPENVINO = "openvino"
-NETWORK = "network"  # the network itself
+NETWORK = "network"  # no engine: the network itself computes
 ENGINES = (AUTO, PADDLE, ONNXRUNTIME, OPENVINO, NETWORK)  # what can compute a network
 FLOAT32 = "float32"
 BFLOAT16 = "bfloat16"
@@ -151,9 +151,9 @@ class GlobalKey(ValueRule):
     """A key of ``Global``.
 
     Attributes:
-        meaning: in one line.
-        default: the value of a key that is missing or ``null``.
-        filled: the default is written into the config of a run, since PaddleOCR reads it there.
+        meaning: description in one line.
+        default: the value if the key is missing or ``null``.
+        filled: True: the default is written into the config of a run, since PaddleOCR reads it there.
     """
 
     meaning: str
@@ -390,10 +390,10 @@ FILLED_DEFAULTS = {f"Global.{name}": key.default for name, key in GLOBAL_KEYS.it
 
 
 class Settings:
-    """Values of ``Global``: each attribute is the key of its name; docs/reference.md says what it means.
+    """Values of ``Global``: each attribute is the key with its name; docs/reference.md describes the keys.
 
-    A missing key has its default in ``GLOBAL_KEYS``, the table that the config check works from. A value is read where
-    it is used, so that a wrong one does not hide what else is wrong with a config.
+    A missing key has the default in ``GLOBAL_KEYS``. A value is checked only when it is read, so that a wrong value
+    does not hide other issues of a config.
 
     Args:
         read: returns the value of a key, or raises a ConfigError.

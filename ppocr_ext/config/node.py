@@ -32,9 +32,9 @@ class Place(NamedTuple):
 
     Attributes:
         origin: ``"a.yml"``, ``"-o"`` or ``"computed"``.
-        text: place for messages: ``"a.yml:12"``, ``"-o A.b=1"`` or ``"computed"``.
-        kind: source of the value. Decisions read this, never the text.
-        target: path that an option sets; empty for other kinds.
+        text: the place for messages: ``"a.yml:12"``, ``"-o A.b=1"`` or ``"computed"``.
+        kind: source of the value; code decides by this, never by the text.
+        target: the path that an option sets; empty for other kinds.
     """
 
     origin: str
@@ -48,7 +48,7 @@ class Place(NamedTuple):
         return self.kind in (PlaceKind.OPTION, PlaceKind.FORCED_OPTION)
 
     def computed(self) -> Place:
-        """Return the place of a value that is computed from the value here."""
+        """Return the place for a value that is computed from the value at this place."""
         return self._replace(kind=PlaceKind.COMPUTED)
 
 
@@ -56,7 +56,7 @@ COMPUTED = Place("computed", "computed", PlaceKind.COMPUTED)
 
 
 class Mark(Enum):
-    """Tag before a value of an overlay: what to do with the value below it."""
+    """Tag before a value of an overlay: what happens to the value of the base."""
 
     NONE = ""
     REMOVE = "!remove"
@@ -90,7 +90,7 @@ class Node:
 
 
 def plain_copy(value: Any) -> Any:
-    """Return plain dicts, lists and scalars of a tree, a `Config` or any mappings and sequences; a deep copy."""
+    """Return a deep copy of a tree, a `Config`, or any mappings and sequences, as plain dicts, lists and scalars."""
     if isinstance(value, Node):
         value = value.value
     if isinstance(value, Mapping):
@@ -99,7 +99,7 @@ def plain_copy(value: Any) -> Any:
 
 
 def split(path: PathLike) -> tuple[str, ...]:
-    """Return the components of ``"A.b.c"``, or of a sequence of components (for keys with a dot in them)."""
+    """Return the components of ``"A.b.c"``, or of a sequence of components (for keys that contain a dot)."""
     parts = tuple(path.split(".")) if isinstance(path, str) else tuple(str(part) for part in path)
     if not parts or "" in parts:
         raise ConfigError(
@@ -110,12 +110,12 @@ def split(path: PathLike) -> tuple[str, ...]:
 
 
 def dotted(parts: Iterable[Any]) -> str:
-    """Return the path with dots, for messages."""
+    """Return the components joined by dots."""
     return ".".join(str(part) for part in parts)
 
 
 def nearest(name: str, known: Iterable[Any]) -> str:
-    """Return the hint `` Did you mean 'x'?``, or else the list of known names; empty if there are none."""
+    """Return the hint `` Did you mean 'x'?`` if a known name is near; else the list of known names."""
     names = [str(key) for key in known]
     if near := near_match(name, names, cutoff=0.6):
         return did_you_mean(near)
@@ -123,7 +123,7 @@ def nearest(name: str, known: Iterable[Any]) -> str:
 
 
 def key_in(mapping: Mapping[Key, Any], part: str) -> Key:
-    """Return the key of ``mapping`` that a path component names; it may be a number or bool with that text."""
+    """Return the key of ``mapping`` for a path component; the key may be a number or a bool with that text."""
     if part in mapping:
         return part
     return next((key for key in mapping if not isinstance(key, str) and str(key) == part), part)
@@ -135,35 +135,36 @@ def positions(items: Iterable[Node], part: str) -> list[int]:
 
 
 def position(node: Node, part: str, trail: Sequence[str]) -> int | None:
-    """Return the index of the list item that ``part`` names by index or by key; None if there is none.
+    """Return the index of the list item that ``part`` names, by index or by key; None if there is none.
 
     Raises:
         ConfigError: several items have the key.
     """
     if part.isdecimal():
         return int(part) if int(part) < len(node.value) else None
-    found = positions(node.value, part)
-    if len(found) > 1:
-        indices = " or ".join(dotted([*trail, i]) for i in found)
+    indices = positions(node.value, part)
+    if len(indices) > 1:
+        paths = " or ".join(dotted([*trail, index]) for index in indices)
         raise ConfigError(
-            f"{dotted([*trail, part])}: {part!r} occurs {len(found)} times in the list. Fix: write {indices}.",
+            f"{dotted([*trail, part])}: {part!r} occurs {len(indices)} times in the list. Fix: write {paths}.",
             code="duplicate_key",
         )
-    return found[0] if found else None
+    return indices[0] if indices else None
 
 
 def child(node: Node, parts: Sequence[str], at: int) -> Node | None:
     """Return the node one component (``parts[at]``) below ``node``; None if there is none."""
     part = parts[at]
-    if node.is_mapping:
-        found: Node | None = node.value.get(key_in(node.value, part))
-        return found
-    if not node.is_list:
+    item: Node | None = node
+    if node.is_list:
+        index = position(node, part, parts[:at])
+        item = None if index is None else node.value[index]
+        if part.isdecimal():
+            return item
+    if item is None or not item.is_mapping:
         return None
-    if (index := position(node, part, parts[:at])) is None:
-        return None
-    item: Node = node.value[index]
-    return item if part.isdecimal() else item.value[key_in(item.value, part)]
+    below: Node | None = item.value.get(key_in(item.value, part))
+    return below
 
 
 def find(root: Node, parts: Sequence[str]) -> Node | None:
@@ -179,7 +180,7 @@ def find(root: Node, parts: Sequence[str]) -> Node | None:
 
 
 def missing(root: Node, parts: Sequence[str]) -> str:
-    """Return the message for a missing path: where it ends, and the nearest name there."""
+    """Return the message for a missing path: which component is missing, and the nearest name there."""
     node = root
     for at, part in enumerate(parts):
         if (below := child(node, parts, at)) is None:
@@ -190,7 +191,7 @@ def missing(root: Node, parts: Sequence[str]) -> str:
 
 
 def names_in(node: Node) -> list[str]:
-    """Return the names that may follow in a path: keys, keys of the items of a list, or its indices."""
+    """Return the names that may follow in a path: keys of a mapping, keys of the items of a list, or indices."""
     if node.is_mapping:
         return [str(key) for key in node.value]
     if node.is_keyed_list:
@@ -198,20 +199,20 @@ def names_in(node: Node) -> list[str]:
     return [str(index) for index in range(len(node.value))] if node.is_list else []
 
 
-ORDERED_LISTS = frozenset({"transforms"})  # lists of single-key mappings whose order changes the meaning
+ORDERED_LISTS = frozenset({"transforms"})  # lists of single-key mappings whose order has a meaning
 
 
 def assign(node: Node, parts: tuple[str, ...], value: Node, append: bool = False, at: int = 0) -> Node:
     """Return ``node`` with ``value`` at the path; missing or empty (``null``) mappings on the way are added.
 
-    A value marked `Mark.REMOVE` removes what is there, and the list item that it leaves empty.
+    A value marked `Mark.REMOVE` removes the value at the path, and the list item if it becomes empty.
 
     Args:
         node: the tree; not changed.
         parts: components of the path; a list is entered by index or by the key of one of its items.
         value: the new value.
-        append: a key that a list of single-key mappings lacks becomes a new item at its end.
-        at: how many components of the path lead to ``node``.
+        append: True: a key that a list of single-key mappings lacks becomes a new item at its end.
+        at: number of components of the path that lead to ``node``.
 
     Raises:
         ConfigError: the path goes through a scalar or into a list without the item, or there is
@@ -252,7 +253,7 @@ def _assign_in_list(node: Node, parts: tuple[str, ...], at: int, value: Node, ap
             raise ConfigError(f"{dotted(parts)}: {dotted(trail)} {found}", code="missing_item")
         _refuse_new_item(part, trail, value)
         return Node((*node.value, assign(Node({}, value.place), parts, value, append, at)), node.place)
-    # by key, the item itself holds the key: the same component is looked up again one level below
+    # if `part` is a key, the item is a mapping with this key, so the same component is looked up again there
     changed = assign(node.value[index], parts, value, append, at + part.isdecimal())
     emptied = changed.is_mapping and not changed.value and value.mark is Mark.REMOVE
     kept = () if changed.mark is Mark.REMOVE or emptied else (changed,)
@@ -278,9 +279,9 @@ def merge(base: Node, over: Node, trail: Sequence[str] = ()) -> Node:
     - Mappings merge key by key.
     - Lists of single-key mappings (``head_list``, ``loss_config_list``) merge by key: the order of the
       base is kept, new keys are appended. ``transforms`` takes no new keys, since its order matters.
-    - Other lists and scalars replace what is there.
+    - Other lists and scalars replace the value of the base.
     - ``KEY: !remove`` removes the key, or the item of the list.
-    - ``KEY: !replace [...]`` replaces the base's value by a list or mapping.
+    - ``KEY: !replace [...]`` replaces the value of the base by a list or mapping.
     - A computed value of ``over`` replaces nothing.
 
     Raises:
@@ -293,7 +294,7 @@ def merge(base: Node, over: Node, trail: Sequence[str] = ()) -> Node:
         if base.is_keyed_list and over.is_keyed_list:
             return _merge_keyed_lists(base, over, trail)
         for index, item in enumerate(over.value if base.is_keyed_list and over.is_list else ()):
-            if item.is_mapping and len(item.value) > 1:  # usually its options lack their indentation
+            if item.is_mapping and len(item.value) > 1:  # usually the options of the item are not indented
                 raise ConfigError(
                     f"{item.place.text}: {dotted(trail)}: item {index} has the keys {', '.join(names_in(item))}, "
                     f"but the items of the list below it have one each. Fix: indent its options below its name. "
@@ -304,7 +305,7 @@ def merge(base: Node, over: Node, trail: Sequence[str] = ()) -> Node:
 
 
 def unmarked(node: Node, trail: Sequence[str] = ()) -> Node:
-    """Return a tree that is overlaid on nothing, without its marks.
+    """Return a tree without its marks, for a place where the base has no value.
 
     Raises:
         ConfigError: the tree has a ``!remove``.

@@ -1,4 +1,4 @@
-"""Read YAML safely, with line numbers and floats such as ``1e-3``; write it, with places if asked."""
+"""Read YAML safely, with line numbers and floats such as ``1e-3``; write YAML, with places if needed."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ppocr_ext.io.resources import shown_path
 from ppocr_ext.limits import MAX_CONFIG_BYTES, MAX_CONFIG_VALUES, read_at_most
 from ppocr_ext.messages import printable
 
-_MAX_NUMBERS = {"tag:yaml.org,2002:int": 19, "tag:yaml.org,2002:float": 100}  # characters; those of 2**63 - 1
-_WIDEST = 72  # columns; comments behind longer lines are not aligned with the others
+_MAX_NUMBERS = {"tag:yaml.org,2002:int": 19, "tag:yaml.org,2002:float": 100}  # characters; 2**63 - 1 has 19
+_WIDEST = 72  # columns; comments behind longer lines are not aligned
 _MERGE_TAG = "tag:yaml.org,2002:merge"
 _MARKS = {mark.value: mark for mark in (Mark.REMOVE, Mark.REPLACE)}
 _TAG_HELP = "Only plain YAML, `!remove` and `!replace` are allowed."
@@ -23,7 +23,7 @@ _FLOAT = re.compile(r"[-+]?(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9][0-9_]*)[eE][-+]
 
 
 class PlainLoader(yaml.SafeLoader):
-    """SafeLoader without long numbers: each ``:59`` multiplies what is before it, and large ones collide as keys."""
+    """SafeLoader without long numbers: each ``:59`` multiplies a number by 60, and large numbers collide as keys."""
 
     def construct_scalar(self, node: Any) -> Any:
         """Return the text of a scalar; a number may have at most :data:`_MAX_NUMBERS` characters."""
@@ -38,7 +38,7 @@ class _Loader(PlainLoader):
 
 
 class _Dumper(yaml.SafeDumper):
-    """SafeDumper without anchors that quotes strings which `_Loader` or SafeLoader would read as numbers."""
+    """SafeDumper without anchors; it quotes strings that `_Loader` or SafeLoader would read as numbers."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -55,13 +55,13 @@ def _represent_list(dumper: yaml.SafeDumper, items: list[Any]) -> yaml.Node:
 
 
 def _represent_str(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
-    # what a terminal gets as `\u202e` means the same between double quotes only
+    # `\u202e`, which replaces a control character on a terminal, has this meaning only between double quotes
     style = '"' if "\n" in text or printable(text) != text else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
 class Replacement(list[Any]):
-    """A list that is written behind ``!replace``, to take the place of one in the file below."""
+    """A list that is written with ``!replace``, so that it replaces the list of the base."""
 
 
 _Dumper.add_representer(list, _represent_list)
@@ -82,7 +82,7 @@ def dump(plain: Any) -> str:
 
 
 def dump_with_places(root: Node) -> str:
-    """Return YAML that reads back equal, with the place of each value in a comment behind it.
+    """Return YAML with the place of each value in a comment behind it; reading it gives the same values.
 
     ``# my.yml:12`` for a file, ``# -o`` for an option, ``# computed`` for a computed value. A mapping or
     list over several lines has the comments at its values.
@@ -109,8 +109,8 @@ def dump_with_places(root: Node) -> str:
         shown = {PlaceKind.FILE: place.text, PlaceKind.COMPUTED: COMPUTED.origin}.get(
             place.kind, place.origin
         )
-        printable = "".join(c if c.isprintable() else "?" for c in shown)
-        lines[number] = f"{lines[number]:<{column}}  # {printable}"
+        comment = "".join(c if c.isprintable() else "?" for c in shown)
+        lines[number] = f"{lines[number]:<{column}}  # {comment}"
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -118,8 +118,8 @@ def read_file(path: Path) -> Node:
     """Return the tree of a file, which must hold one mapping.
 
     Raises:
-        ConfigError: the file is missing, no regular file, too large, not UTF-8, empty, not YAML, not a mapping,
-            has a key twice in one mapping, or names a Python object. The message starts with ``file:line``.
+        ConfigError: the file is missing, is no regular file, too large, not UTF-8, empty, not YAML or not a mapping,
+            or has a key twice in a mapping, or a tag of a Python object. The message starts with ``file:line``.
     """
     shown = shown_path(path)
     try:
@@ -160,8 +160,8 @@ class _Reader:
     """Reader of YAML text into a tree.
 
     Args:
-        origin: of the values, such as the file.
-        place: place of all values; None gives each its file and line.
+        origin: origin of the values, such as the file.
+        place: place of all values; None: each value has its file and line.
     """
 
     def __init__(self, origin: str, place: Place | None = None) -> None:
@@ -243,7 +243,7 @@ class _Reader:
             ) from error
 
     def _pairs(self, node: yaml.MappingNode) -> dict[Key, yaml.Node]:
-        """Return keys with their nodes: first those that ``<<`` adds, as PyYAML orders them, then its own."""
+        """Return the nodes by key: first the keys that ``<<`` adds, in PyYAML's order, then the own keys."""
         merged: dict[Key, yaml.Node] = {}
         own: dict[Key, yaml.Node] = {}
         lines: dict[Any, int] = {}

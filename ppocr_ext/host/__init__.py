@@ -1,7 +1,7 @@
-"""PaddleOCR, the host: found, completed, imported, and spoken to in one place.
+"""PaddleOCR, the host: this package finds, completes, imports and calls it.
 
-Nothing outside this folder imports ``ppocr`` or ``tools``. Importing this package imports
-neither the host nor Paddle; :func:`open_host` does.
+No other code imports ``ppocr`` or ``tools``. Importing this package imports neither the host nor Paddle;
+:func:`open_host` does.
 """
 
 from ppocr_ext.host.facade import Host, open_host

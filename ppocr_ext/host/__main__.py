@@ -1,7 +1,7 @@
-"""``python -m ppocr_ext.host NAME …``: a script of PaddleOCR's ``tools/``, with PaddleOCR completed first.
+"""``python -m ppocr_ext.host NAME …``: complete PaddleOCR, then run a script of its ``tools/``.
 
-The packaged PaddleOCR ships ``tools/eval.py`` and others, but not the networks that they build: run as they are,
-they end in an import error. Scripts that read images or export by themselves are refused.
+The packaged PaddleOCR has ``tools/eval.py`` and others, but not the networks that they build, so they end with an
+import error. Scripts that read images or export models are refused, since their results would be wrong.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ppocr_ext.host import open_host
 
 USAGE = "usage: python -m ppocr_ext.host NAME [options of that script], such as: eval -c config.yml"
 
-# By name or by the first word of it: what a refused script does wrong with our models, and what to run instead.
+# Name of a refused script, or first word of the name: what it does wrong with our models, and what to run instead.
 _REFUSED = {
     "export_center": (
         "the script has to be changed by hand for a MultiHead recogniser",
@@ -34,7 +34,7 @@ _REFUSED = {
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the host's ``tools/NAME.py`` as if it were called by itself; 2 if it cannot be started."""
+    """Run the host's ``tools/NAME.py`` as a program; return 2 if it cannot be started."""
     if not arguments or arguments[0].startswith("-"):
         print(USAGE, file=sys.stderr)
         return 2
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _refusal(name: str) -> tuple[str, str] | None:
-    """Return why a script gives wrong results with our models, and what to run instead; None if it does not."""
+    """Return what a script does wrong with our models, and what to run instead; None if it is accepted."""
     return _REFUSED.get(name) or _REFUSED.get(re.split(r"[_./]", name)[0])
 
 

@@ -1,4 +1,4 @@
-"""Import the host without noise on the console, and complete it with what its form lacks."""
+"""Import the host without noise on the console, and add the packages that it lacks."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _ENCODER = "LabelEncode"
 
 
 class MapUnknownCharacters:
-    """A transform before the label encoder: replace characters outside the dictionary by ``Global.unknown_symbol``.
+    """A transform before the label encoder: it replaces characters outside the dictionary by ``Global.unknown_symbol``.
 
-    PaddleOCR gives each operator the keys of ``Global``; it would remove such characters from the label.
+    PaddleOCR's encoder would remove these characters. PaddleOCR gives each transform the keys of ``Global``.
     """
 
     def __init__(
@@ -53,8 +53,8 @@ def insert_mapping(names: Sequence[str], transforms: list[T], entry_at: Callable
 
     Args:
         names: of the transforms.
-        transforms: one entry for each name; changed.
-        entry_at: returns the entry of the mapping, for that of the encoder.
+        transforms: one entry for each name; the list is changed.
+        entry_at: returns the entry of the mapping, from the entry of the encoder.
     """
     position = next((place for place, name in enumerate(names) if name.endswith(_ENCODER)), None)
     if position is not None:
@@ -62,9 +62,9 @@ def insert_mapping(names: Sequence[str], transforms: list[T], entry_at: Callable
 
 
 class JudgedDecoder:
-    """A decoder of the host whose labels have, in place of the unknown symbol, a character that is never read.
+    """A decoder of the host that replaces the unknown symbol in labels by a character that is never read.
 
-    So metrics, confusions and predictions files never count a reading of the symbol as right.
+    So metrics, confusions and files of predictions never count a reading of the symbol as correct.
     """
 
     def __init__(self, decoder: Any, charset: Charset) -> None:
@@ -86,7 +86,7 @@ class JudgedDecoder:
         return getattr(self._decoder, name)
 
     def _to_compare(self, decoded: Any) -> Any:
-        if not isinstance(decoded, tuple) or len(decoded) != 2:  # only texts, where there are no labels
+        if not isinstance(decoded, tuple) or len(decoded) != 2:  # texts without labels
             return decoded
         return decoded[0], self._labels(decoded[1])
 
@@ -94,7 +94,7 @@ class JudgedDecoder:
         return [(self._charset.label_to_compare(text), *rest) for text, *rest in labels]
 
 
-# The packages of `ppocr` that the wheel lacks, and the room of this package that has what is imported from them
+# The packages of `ppocr` that the wheel lacks, and the package of ppocr_ext that replaces each
 _MODELING = ("architectures", "backbones", "heads", "necks", "transforms")
 _GRAFTED = {
     "modeling": "modeling",
@@ -109,8 +109,8 @@ IMGAUG_ON_NUMPY_1 = (
     "'opencv-python<4.12' 'opencv-contrib-python<4.12' 'opencv-python-headless<4.12'"
 )
 _DISTRIBUTION = {"cv2": "opencv-python", "skimage": "scikit-image", "PIL": "pillow", "yaml": "pyyaml"}
-# Said at each import or start, about things that a user of this package cannot need: Paddle's compiler cache for
-# custom operators, AI Studio's encryption of models, and that a parameter's own weight decay replaces the optimizer's.
+# Messages at each import or start that do not concern users of this package: about a compiler cache for custom
+# operators, AI Studio's encryption of models, and weight decay of a parameter that replaces the optimizer's.
 _NO_CCACHE = "No ccache found"
 _LINES = ("Skipping import of the encryption module", "If regularizer of a Parameter has been set by")
 
@@ -127,7 +127,7 @@ class HostModules:
 
 
 def import_host(location: Location) -> HostModules:
-    """Import the host at ``location``, with our packages grafted where it has none of its own.
+    """Import the host at ``location``, with our packages in place of those that it lacks.
 
     Raises:
         HostError: another ``ppocr`` or ``tools`` is imported already, or the host's own import fails.
@@ -141,7 +141,7 @@ def import_host(location: Location) -> HostModules:
         )
     root = str(location.root)
     if root not in sys.path:
-        # At the end, as paddleocr 2.x itself does: the host's top-level names must not hide a user's.
+        # At the end, like paddleocr 2.x: the host's top-level names must not hide the user's modules.
         sys.path.append(root)
     with quiet_imports():
         _import_package("ppocr", location)
@@ -150,7 +150,7 @@ def import_host(location: Location) -> HostModules:
                 sys.modules.setdefault(f"ppocr.{name}", _Graft(name))
         _import_package("tools", location)
         data = import_from_host("ppocr.data", location)
-        if hasattr(data, "imaug"):  # PaddleOCR builds its transforms by the names of this module
+        if hasattr(data, "imaug"):  # PaddleOCR finds transforms by their names in this module
             setattr(data.imaug, MAPPING, MapUnknownCharacters)
         return HostModules(
             program=import_from_host("tools.program", location),
@@ -162,17 +162,17 @@ def import_host(location: Location) -> HostModules:
 
 
 def missing_packages(root: Path) -> list[str]:
-    """Return those of the four training packages that the host at ``root`` lacks."""
+    """Return which of the four training packages the host at ``root`` lacks."""
     names = [name for name in _GRAFTED if "." not in name]
     return [name for name in names if not (root / "ppocr" / name).is_dir()]
 
 
 class _Graft(ModuleType):
-    """A package of ``ppocr`` that the host lacks: what is imported from it is ours."""
+    """A package of ``ppocr`` that the host lacks: its names are those of our package."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"ppocr.{name}")
-        self.__path__: list[str] = []  # as a package, it may have modules
+        self.__path__: list[str] = []  # makes it a package, which may have modules
         self._room = _GRAFTED[name]
 
     def __getattr__(self, name: str) -> Any:
@@ -182,7 +182,7 @@ class _Graft(ModuleType):
 
 
 def _import_package(name: str, location: Location) -> ModuleType:
-    """Import the top-level package ``name`` from the host's folder, whatever else is called so."""
+    """Import the top-level package ``name`` from the host's folder, even if there is another one of this name."""
     if (known := sys.modules.get(name)) is not None:
         folders = [Path(folder).resolve() for folder in getattr(known, "__path__", [])]
         if location.root / name in folders:
@@ -223,9 +223,9 @@ def import_from_host(name: str, location: Location) -> ModuleType:
 
 def explain(reason: BaseException, module: str, location: Location) -> str:
     """Return why ``module`` of the host cannot be imported, and the command that fixes it."""
-    said = (str(reason).splitlines() or ["no reason given"])[0]
-    what = f"{module} of PaddleOCR at {location.root} cannot be imported: {type(reason).__name__}: {said}"
-    return f"{what.rstrip('.')}. {_remedy(reason, location)}"
+    message = (str(reason).splitlines() or ["no reason given"])[0].rstrip(".")
+    what = f"{module} of PaddleOCR at {location.root} cannot be imported: {type(reason).__name__}: {message}"
+    return f"{what}. {_remedy(reason, location)}"
 
 
 def _remedy(reason: BaseException, location: Location) -> str:
@@ -252,8 +252,8 @@ def _worth_saying(record: logging.LogRecord) -> bool:
 
 @contextmanager
 def quiet_imports() -> Iterator[None]:
-    """Import Paddle and the host inside this context."""
-    # albumentations asks the network for its newest version at import.
+    """Hide noise inside this context, in which Paddle and the host are imported."""
+    # albumentations looks for its newest version on the network when it is imported.
     os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")
     host_logger = logging.getLogger("ppocr")
     host_logger.addFilter(_worth_saying)
@@ -267,7 +267,7 @@ def quiet_imports() -> Iterator[None]:
 
 
 def import_paddle() -> None:
-    """Import Paddle; a SIGTERM that arrives meanwhile takes effect afterwards, without a C++ traceback."""
+    """Import Paddle; a SIGTERM during the import takes effect after it, without a C++ traceback."""
     held = [signal.SIGTERM] if hasattr(signal, "pthread_sigmask") else []  # not on Windows
     if held:
         before = signal.pthread_sigmask(signal.SIG_BLOCK, held)
@@ -281,9 +281,9 @@ def import_paddle() -> None:
 
 
 def quiet_signals() -> None:
-    """Take signals back from Paddle, which prints a C++ traceback where a process is told to end.
+    """Remove Paddle's signal handlers, which print a C++ traceback when a process is told to end.
 
-    For use once the host, and Paddle with it, is imported. Handlers of Python are as they were before.
+    Call it after the host, and so Paddle, is imported. Handlers of Python are kept.
     """
     if (paddle := sys.modules.get("paddle")) is None:
         return
@@ -292,5 +292,5 @@ def quiet_signals() -> None:
     paddle.disable_signal_handler()
     for number in (signal.SIGINT, signal.SIGTERM):
         handler = signal.getsignal(number)
-        if handler is not None:  # None: it is no handler of Python's
+        if handler is not None:  # None: a handler that is not of Python
             signal.signal(number, handler)

@@ -44,14 +44,14 @@ _OPEN: list[Host] = []  # at most one: `ppocr` and `tools` are global names of t
 
 
 class Host:
-    """PaddleOCR, found and completed. Made by :func:`open_host`.
+    """PaddleOCR, found and completed; :func:`open_host` makes it.
 
     Attributes:
         root: the folder that holds ``ppocr/`` and ``tools/``.
         form: ``"wheel"`` or ``"checkout"``.
-        version: of the wheel or of the checkout's git history; None where neither says.
-        found_by: what named the host, in words.
-        grafted: packages of ``ppocr`` that the host lacks and that are ours.
+        version: version of the wheel, or of the checkout by its git history; None if it is not known.
+        found_by: how the host was found, in words.
+        grafted: packages of ``ppocr`` that the host lacks, and that we add.
         logger: the host's own logger, ``"ppocr"``.
     """
 
@@ -90,10 +90,10 @@ class Host:
         Raises:
             ConfigError: the host has no such decoder, or does not take these keys.
         """
-        # PaddleOCR lays Global over the section: the name of an exported model would hide the sub-models to decode
-        given = {key: value for key, value in plain_copy(global_config).items() if key != "model_name"}
+        # PaddleOCR lays Global over the section: its name of an exported model would replace the sub-models to decode
+        options = {key: value for key, value in plain_copy(global_config).items() if key != "model_name"}
         try:
-            decoder = self._modules.postprocess.build_post_process(plain_copy(config), given)
+            decoder = self._modules.postprocess.build_post_process(plain_copy(config), options)
         except (AssertionError, NameError) as reason:
             name = config.get("name")
             raise ConfigError(
@@ -108,13 +108,13 @@ class Host:
         """Run the host's training loop, ``program.train``, with globals of its module replaced while it runs.
 
         Args:
-            args: as ``program.train`` takes them; the config comes first and is copied.
-            replacements: e.g. ``{"save_model": ours}``. What the loop of this host never had
-                (2.8 has no ``export``) is left out.
-            kwargs: those that this host's loop does not know are left out.
+            args: arguments of ``program.train``; the config comes first and is copied.
+            replacements: such as ``{"save_model": ours}``. Names that the loop of this host does not have (2.8 has no
+                ``export``) are left out.
+            kwargs: arguments that this host's loop does not know are left out.
 
         Raises:
-            HostError: the loop does not save through ``save_model``, so that ours could not replace it.
+            HostError: the loop does not save through ``save_model``, so that ours cannot replace it.
         """
         program = self._modules.program
         config, *others = args
@@ -128,7 +128,7 @@ class Host:
             return program.eval(*args, **_accepted(program.eval, kwargs))
 
     def component(self, kind: str, name: str) -> Callable[..., Any] | None:
-        """Import and return the host's own class (or builder function) ``name``; None if it has none.
+        """Import and return the host's class or builder function ``name``; None if it has none.
 
         Args:
             kind: a key of ``ppocr_ext.registry.BY_KIND``, or one of ``PART_KINDS`` (``"operator"``, …).
@@ -148,7 +148,7 @@ class Host:
         return sorted(parts(self._modules, kind)) if kind in PART_KINDS else self._catalog.names(kind)
 
     def find_file(self, path: str | Path) -> Path | None:
-        """Return ``path`` in the current folder, else in the host's, else the dictionary of this package; or None."""
+        """Return the file ``path`` in the current folder, else in the host's folder, else our dictionary; else None."""
         for candidate in (Path(path), self.root / path, find_dictionary(path)):
             if candidate is not None and candidate.is_file():
                 return candidate.resolve()
@@ -160,9 +160,9 @@ class Host:
 
 
 def open_host(path: str | Path | None = None) -> Host:
-    """Find PaddleOCR, complete it, import it; later calls give the same object.
+    """Find PaddleOCR, complete it and import it; later calls return the same object.
 
-    Registries then fall back on the host for names that are not ours.
+    Registries then ask the host for names that are not ours.
 
     Args:
         path: a checkout (or the wheel's folder); None: see :func:`ppocr_ext.host.locate.locate_host`.
@@ -193,9 +193,9 @@ def open_host(path: str | Path | None = None) -> Host:
 
 
 def open_text_recognizer(options: Sequence[str]) -> Any:
-    """Return a ``TextRecognizer``, the client of the installed PaddleOCR 2.x, to compare it with a trained network.
+    """Return a ``TextRecognizer`` of the installed PaddleOCR 2.x, to compare this client with a trained network.
 
-    Call it in a process of its own: importing ``paddleocr`` puts its modules in place of those that networks run in.
+    Call it in a separate process, since importing ``paddleocr`` replaces the modules that our networks need.
 
     Args:
         options: of its command line.
@@ -206,7 +206,7 @@ def open_text_recognizer(options: Sequence[str]) -> Any:
 
 
 def _evaluation_bar(*args: Any, **kwargs: Any) -> tqdm:
-    """Return the host's bar over an evaluation: shown on a terminal only, and removed at the end."""
+    """Return the progress bar of an evaluation: shown only on a terminal, and removed at the end."""
     return tqdm(*args, **{**kwargs, "disable": None, "leave": False})
 
 
@@ -214,8 +214,8 @@ def _evaluation_bar(*args: Any, **kwargs: Any) -> tqdm:
 def replaced_globals(module: ModuleType, replacements: Mapping[str, Any]) -> Iterator[None]:
     """Replace globals of ``module`` inside this context, and restore them at its end.
 
-    Names that ``module`` does not have are left out, but for ``save_model``: a loop that saves in
-    another way would write files that are not atomic, so it is an error.
+    Names that ``module`` does not have are left out. Only a missing ``save_model`` is an error: a loop that saves in
+    another way would write files that are not atomic.
     """
     names = vars(module)
     if "save_model" in replacements and "save_model" not in names:
@@ -237,7 +237,7 @@ def replaced_globals(module: ModuleType, replacements: Mapping[str, Any]) -> Ite
 
 
 def _accepted(function: Callable[..., Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of ``kwargs`` that ``function`` takes: the loops of hosts differ."""
+    """Return those of ``kwargs`` that ``function`` takes, since the loops of hosts differ."""
     parameters = inspect.signature(function).parameters
     if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         return dict(kwargs)
@@ -248,7 +248,7 @@ def _accepted(function: Callable[..., Any], kwargs: Mapping[str, Any]) -> dict[s
 
 @contextmanager
 def _without_warnings() -> Iterator[None]:
-    """Silence NumPy's warning of an empty text, whose confidence is a mean over nothing."""
+    """Hide NumPy's warning about the mean of nothing, which is the confidence of an empty text."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         yield
@@ -273,7 +273,7 @@ PART_KINDS = (
     "decoder",
     "collate_fn",
 )  # of the data pipeline and the decoders
-TASK = "rec"  # PaddleOCR gives one name to different classes by `model_type`; ours is recognition
+TASK = "rec"  # PaddleOCR uses one name for different classes, by `model_type`; ours is recognition
 _DEFINITION = re.compile(r"^(?:class|def) ([A-Za-z]\w*)", re.MULTILINE)
 
 
@@ -286,18 +286,18 @@ class Source:
 
 
 class Catalog:
-    """Names of the components in the checkout whose ``ppocr`` folder is ``package``."""
+    """Names of the components in the ``ppocr`` folder ``package``."""
 
     def __init__(self, package: Path) -> None:
         self.package = package
         self._exports: dict[str, dict[str, Source]] = {}
 
     def names(self, kind: str) -> list[str]:
-        """Return the sorted names that the host itself offers for ``kind``; empty for a kind that it lacks."""
+        """Return the sorted names that the host offers for ``kind``; empty if it lacks the kind."""
         return sorted(self._offered(kind))
 
     def find(self, kind: str, name: str) -> Source | None:
-        """Return where ``name`` is: as the host's builder imports it, else the one file that defines it."""
+        """Return where ``name`` is: where the host's builder imports it from, else the only file that defines it."""
         return self._offered(kind).get(name) or self._defined(kind, name)
 
     def _offered(self, kind: str) -> dict[str, Source]:
@@ -318,7 +318,7 @@ class Catalog:
             return None
         files = [file for file in sorted(place.glob("*.py")) if name in _definitions(file)]
         files = [file for file in files if file.name.startswith(f"{TASK}_")] or files
-        # Two files that define one name hold private helpers (`ConvBNLayer`), not components.
+        # A name that two files define is a private helper (`ConvBNLayer`), not a component.
         return Source(_dotted(files[0], self.package), name) if len(files) == 1 else None
 
     def _place(self, kind: str) -> Path | None:
@@ -339,8 +339,8 @@ def _definitions(file: Path) -> list[str]:
 def _exports(init: Path, package: str) -> dict[str, Source]:
     """Return the names that ``init`` imports from sibling modules, also inside its builder function.
 
-    Where a name is imported several times, the import under ``model_type == "rec"`` wins;
-    imports that only other model types need are left out.
+    If a name is imported several times, the import for ``model_type == "rec"`` counts. Imports for other model types
+    are left out.
     """
     try:
         tree = ast.parse(init.read_text(encoding="utf-8", errors="replace"))
@@ -365,7 +365,7 @@ def _exports(init: Path, package: str) -> dict[str, Source]:
 def _imports(
     body: Iterable[ast.stmt], model_types: set[str] | None
 ) -> Iterator[tuple[ast.ImportFrom, set[str] | None]]:
-    """Yield the imports from the host's modules in ``body``, each with the model types that it is for."""
+    """Yield the imports from the host's modules in ``body``, each with its model types."""
     for node in body:
         if isinstance(node, ast.ImportFrom):
             sibling = node.level == 1 and node.module is not None
@@ -389,7 +389,7 @@ def _model_types(test: ast.expr) -> set[str] | None:
 def parts(modules: HostModules, kind: str) -> dict[str, type]:
     """Return the host's classes of ``kind``, one of :data:`PART_KINDS`.
 
-    Of operators, decoders and collate functions, the host's factories require no more than that they can be called.
+    Operators, decoders and collate functions have no common base class; the host's factories only call them.
     """
     from paddle.io import BatchSampler, Dataset, Sampler
 

@@ -1,4 +1,4 @@
-"""Find PaddleOCR on this machine, without importing anything of it."""
+"""Find PaddleOCR on this machine, without importing it."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Location:
     Attributes:
         root: the folder that holds ``ppocr/`` and ``tools/``.
         form: ``"checkout"`` if the host has its own ``ppocr.modeling``, else ``"wheel"``.
-        found_by: what named it, in words.
-        version: of the wheel; of a checkout with a git history, what ``git describe`` says; else None.
+        found_by: how it was found, in words.
+        version: version of the wheel, or ``git describe`` of a checkout with a git history; else None.
     """
 
     root: Path
@@ -35,10 +35,10 @@ class Location:
 
 
 def locate_host(path: str | Path | None = None) -> Location:
-    """Find the host: ``path``, PADDLEOCR_HOME, an importable ``ppocr`` with its models, the wheel.
+    """Find the host: ``path``, else PADDLEOCR_HOME, else an importable ``ppocr`` with models, else the wheel.
 
     Raises:
-        HostError: nothing found, what was named is not PaddleOCR, or only the wheel 3.x is there.
+        HostError: there is no host, the named folder is not PaddleOCR, or only the wheel 3.x is installed.
     """
     if path is not None:
         return _named(Path(path), "--host")
@@ -75,7 +75,7 @@ def _package_folder(name: str) -> Path | None:
     """Return the folder of an importable top-level package, without importing it."""
     try:
         spec = importlib.util.find_spec(name)
-    except ValueError:  # a module put into sys.modules by hand has no spec
+    except ValueError:  # a module that was put into sys.modules by hand has no spec
         return None
     if spec is None or not spec.submodule_search_locations:
         return None

@@ -1,1 +1,1 @@
-"""Files: atomic writes, plain pickles, what ships with the package."""
+"""Files: atomic writes, plain pickles, sizes of images, and the files of this package."""

@@ -1,8 +1,8 @@
-"""Write files and folders: complete or missing, never cut off; never through a link, and with the umask's mode.
+"""Write files and folders: complete or not at all, never through a link, and with the mode of the umask.
 
-What is written as a whole gets its name at the end: :func:`atomic_writer`, :func:`atomic_folder`. A log, or a file that
-is locked, is opened by :func:`own_file`. A folder that this package makes beside a user's files is refused if it is a
-link: :func:`require_no_link`.
+A file or folder that is written as a whole gets its name at the end: :func:`atomic_writer`, :func:`atomic_folder`.
+:func:`own_file` opens logs and files that are locked. :func:`require_no_link` refuses a link in place of a folder that
+this package makes.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from typing import BinaryIO
 from ppocr_ext.errors import DataError
 from ppocr_ext.limits import open_descriptor
 
-# `atomic_writer` puts the number of its process into a name; checkpoints have eight characters of `tempfile` there
+# Names of temporary files: `atomic_writer` uses the number of its process, checkpoints eight characters of `tempfile`.
 _TEMPORARY = re.compile(r"\..+\.(?P<process>\d+|[a-z0-9_]{8})\.tmp")
 _NO_FILE = (errno.ELOOP, errno.EINVAL, errno.ENXIO)  # a link; a device or a socket; a pipe that nobody reads
 
 
 def own_file(path: str | Path, flags: int) -> int:
-    """Open a file to write to it: the ``opener`` of ``open()``. It follows no link and waits for no reader of a pipe.
+    """Open a file to write to it, as ``opener`` of ``open()``; no link is followed, and no pipe is waited for.
 
     Raises:
-        DataError: there is a link, a pipe, a device or a socket.
+        DataError: the path is a link, a pipe, a device or a socket.
         OSError: it cannot be opened.
     """
     try:
@@ -46,7 +46,7 @@ def own_file(path: str | Path, flags: int) -> int:
 
 
 def require_no_link(folder: Path) -> Path:
-    """Return ``folder``, a folder that this package writes to.
+    """Return ``folder`` if it is not a link.
 
     Raises:
         DataError: it is a link, so that its files would be written elsewhere.
@@ -57,17 +57,17 @@ def require_no_link(folder: Path) -> Path:
 
 
 def scratch_folder() -> Path:
-    """Return a new folder for this process alone, which is removed when the process ends."""
+    """Return a new folder that is removed when this process ends."""
     folder = tempfile.mkdtemp(prefix="ppocr_ext_")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
 
 
 def private_folder(folder: Path) -> Path:
-    """Return ``folder``, which is made if needed, and which no other user may enter.
+    """Return ``folder`` after making it, if needed, so that no other user may enter it.
 
     Raises:
-        DataError: it is of another user, or open to others.
+        DataError: it belongs to another user, or is open to others.
     """
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
@@ -88,8 +88,8 @@ def atomic_writer(path: Path, *, sync: bool = True) -> Iterator[BinaryIO]:
 
     Args:
         path: the file to write or replace.
-        sync: wait until the content is on the disk before renaming. Use False for many files that are
-            easy to write again.
+        sync: wait until the content is on the disk before renaming. False is for many files that are easy to write
+            again.
 
     Raises:
         OSError: the folder cannot be created or written to.
@@ -97,7 +97,7 @@ def atomic_writer(path: Path, *, sync: bool = True) -> Iterator[BinaryIO]:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        temporary.unlink(missing_ok=True)  # of a killed process with this number
+        temporary.unlink(missing_ok=True)  # left by a killed process with this number
         with temporary.open("xb") as stream:  # "x" follows no link
             yield stream
             if sync:
@@ -118,9 +118,9 @@ def write_text(path: Path, text: str) -> None:
 
 
 def remove_temporary_files(folder: Path) -> None:
-    """Remove the files that writers of this package left in ``folder`` when they were killed.
+    """Remove the temporary files of killed writers of this package from ``folder``.
 
-    Those of a process that still runs stay, and so does everything that does not have their names.
+    Files of a process that is running stay, and so do files with other names.
     """
     for file in folder.glob(".*.tmp"):
         match = _TEMPORARY.fullmatch(file.name)
@@ -134,7 +134,7 @@ def is_running(pid: int) -> bool:
     """Return True if a process of this machine has the number ``pid``."""
     try:
         os.kill(pid, 0)
-        # a killed child stays in the table until its parent looks at it
+        # a killed child keeps its number, with the state Z, until its parent has read its exit code
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (ProcessLookupError, OverflowError):
         return False
@@ -162,8 +162,8 @@ def check_writable(path: Path) -> None:
 def atomic_folder(path: Path, owned: Sequence[str], *, force: bool = False) -> Iterator[Path]:
     """Yield an empty folder whose files are those of ``path`` once the block ends without an exception.
 
-    A new folder appears at once. In a folder that exists, files of the names in ``owned`` are replaced or removed, and
-    other files stay; the last name of ``owned`` is removed first and written last, so that its file stands for all.
+    A new folder appears as a whole. In an existing folder, the files in ``owned`` are replaced or removed, and other
+    files stay. The last file of ``owned`` is removed first and written last: if it exists, all files are complete.
 
     Args:
         path: the folder; its parents are created.

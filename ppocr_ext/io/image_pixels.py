@@ -1,4 +1,4 @@
-"""Read the size of an image before it is decoded, and decode it only within a limit of pixels; imports no Paddle.
+"""Read the size of an image before decoding it, and decode only images within a limit of pixels; no Paddle.
 
 A PNG of half a megabyte may claim 32,000 × 32,000 pixels: three gigabytes.
 """
@@ -14,17 +14,17 @@ from ppocr_ext.limits import MAX_IMAGE_PIXELS, MAX_IMAGE_SCANS
 
 PNG = b"\x89PNG\r\n\x1a\n"
 JPEG = b"\xff\xd8\xff"
-_SEGMENTS = 10_000  # of a JPEG before its pixels
-_BLOCK = 1024  # bytes that are looked at together
+_SEGMENTS = 10_000  # limit of the segments of a JPEG before its pixels
+_BLOCK = 1024  # bytes that are read at a time
 _NO_LENGTH = {0x01, *range(0xD0, 0xD9)}  # JPEG markers that stand alone
-_SEQUENTIAL = {0xC0, 0xC1, 0xC9}  # of the next: one scan if that has all components
 _SIZES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # JPEG markers that start a frame, with its size
+_SEQUENTIAL = {0xC0, 0xC1, 0xC9}  # those of frames with one scan if the scan has all components
 _ENDS = {0xD9, 0xDA}  # end of the image, and start of its pixels
 _SCAN = 0xDA
 _SCAN_START = b"\xff\xda"  # compressed pixels never have these two bytes
 _segment = struct.Struct(">BBH").unpack_from  # 0xFF, marker, length
 _two_numbers = struct.Struct(">II").unpack_from
-Read = Callable[[int, int], bytes]  # (offset, bytes) to content, shorter at its end
+Read = Callable[[int, int], bytes]  # (offset, bytes) → content; shorter at the end of the file
 
 
 class PixelLimitError(ValueError):
@@ -32,7 +32,7 @@ class PixelLimitError(ValueError):
 
 
 def most_image_bytes(pixels: int) -> int:
-    """Return the bytes of the largest file of an image: four channels of 16 bit without compression."""
+    """Return the largest size in bytes of an image file: four channels of 16 bits without compression."""
     return 8 * pixels + (1 << 20)
 
 
@@ -40,14 +40,14 @@ def check_size(read: Read, length: int, limit: int = MAX_IMAGE_PIXELS, head: byt
     """Refuse an encoded image that must not be decoded.
 
     Args:
-        read: returns a part of its content.
-        length: its bytes.
-        limit: the limit of pixels.
-        head: its first bytes, if they are known.
+        read: returns a part of the image's content.
+        length: size of the content in bytes.
+        limit: limit of pixels.
+        head: the first bytes, if they are known.
 
     Raises:
-        PixelLimitError: it has more.
-        ValueError: its size cannot be read; the message begins with a verb.
+        PixelLimitError: the image has more pixels.
+        ValueError: the size cannot be read; the message begins with a verb.
     """
     if length > most_image_bytes(limit):
         raise PixelLimitError(f"has {length:,} bytes, too many for {limit:,} pixels, the limit")
@@ -110,13 +110,13 @@ def _webp_size(head: bytes) -> tuple[int, int] | None:
 
 
 def _jpeg_size(read: Read, length: int, block: bytes) -> tuple[int, int] | None:
-    """Return the size in the first frame of a JPEG that starts with ``block``, where its decoder looks for it too.
+    """Return the size in the first frame of a JPEG that starts with ``block``; decoders use this size too.
 
     Raises:
-        ValueError: it has more scans than the limit: each goes over all pixels.
+        ValueError: it has more scans than the limit; decoding takes time for all pixels in each scan.
     """
     frame = None
-    components = 0  # components of the frame, if one scan may have all of them
+    components = 0  # number of components, if one scan may have all of them
     for marker, segment in _jpeg_segments(read, block):
         if marker in _SIZES and frame is None:
             height, width, count = struct.unpack_from(">xHHB", segment, 4)
@@ -136,7 +136,7 @@ def _jpeg_size(read: Read, length: int, block: bytes) -> tuple[int, int] | None:
 
 
 def _jpeg_segments(read: Read, block: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield marker and first bytes of frames and pixels (and the end) of a JPEG that starts with ``block``."""
+    """Yield marker and first bytes of the frames, pixels and end of a JPEG that starts with ``block``."""
     at = 2
     start = 0
     last = len(block) - 10
@@ -148,7 +148,7 @@ def _jpeg_segments(read: Read, block: bytes) -> Iterator[tuple[int, bytes]]:
             if len(block) < 10:
                 return
         first, marker, length = _segment(block, at - start)
-        if first != 0xFF or marker == 0xFF:  # decoders skip what is between segments
+        if first != 0xFF or marker == 0xFF:  # decoders skip bytes between segments
             chunk = read(at, 1 << 16)
             skipped = chunk.find(b"\xff", 1) if first != 0xFF else len(chunk) - len(chunk.lstrip(b"\xff")) - 1
             at += len(chunk) if skipped < 0 else skipped
@@ -159,7 +159,7 @@ def _jpeg_segments(read: Read, block: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _other_size(content: bytes) -> tuple[int, int] | None:
-    """Return what Pillow reads in the header of another format: TIFF, GIF, JPEG 2000, PNM, …"""
+    """Return the size that Pillow reads from the header of another format: TIFF, GIF, JPEG 2000, PNM, …"""
     from PIL import Image
 
     try:

@@ -1,9 +1,8 @@
-"""Read pickles and ``.npz`` files without running code from them, within a limit of memory; imports no Paddle.
+"""Read pickles and ``.npz`` files without running their code, within a limit of memory; imports no Paddle.
 
 ``.pdparams``, ``.pdopt``, ``.states`` and PaddleOCR's ``train_center.pkl`` are pickles. The reader here allows
-arrays and plain containers only; any other name in the file is refused before it is called. NumPy's own
-constructors trust the file, to the point of reading memory outside of it: functions of ours that check
-everything first replace them.
+arrays and plain containers only; any other name in the file is refused before it is called. NumPy's constructors
+trust the file, and may even read memory outside of it. Our functions, which check everything first, replace them.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ import numpy as np
 
 from ppocr_ext.limits import most_memory, open_regular
 
-_PER_OPCODE = 224  # bytes: the largest that an opcode takes without content is an empty set on the stack
+_PER_OPCODE = 224  # bytes: the most that an opcode takes without content, which is an empty set on the stack
 _PER_ENTRY = 100  # bytes of an entry of a copied container
-# of what is on the stack since the last mark, the keys of a dict or the entries of a set
+# which entries of the stack, since the last mark, are keys of a dict or entries of a set
 _KEYS = dict.fromkeys(pickle.ADDITEMS + pickle.FROZENSET, slice(None))
 _KEYS |= dict.fromkeys(pickle.SETITEMS + pickle.DICT, slice(None, None, 2)) | {
     pickle.SETITEM[0]: slice(-2, -1)
@@ -55,7 +54,7 @@ class _Dtype:
     """Stand-in for ``numpy.dtype``: a plain kind of number or string, and its byte order."""
 
     __slots__ = ("dtype",)
-    __hash__ = None  # type: ignore[assignment]  # it cannot be a key, since it is replaced at the end
+    __hash__ = None  # type: ignore[assignment]  # it must not be a key, since it is replaced at the end
 
     def __init__(self, name: str, *_: Any) -> None:
         if not isinstance(name, str) or not _PLAIN_DTYPE.fullmatch(name):
@@ -65,7 +64,7 @@ class _Dtype:
         self.dtype = np.dtype(name)
 
     def set_state(self, state: Any) -> None:
-        """Set the byte order; other entries of the state are ignored, since NumPy trusts their flags."""
+        """Set the byte order; other entries of the state are ignored, since NumPy would trust them."""
         order = state[1]
         if order not in ("<", ">", "|", "="):
             raise pickle.UnpicklingError(f"it has an array of byte order {order!r}")
@@ -140,9 +139,9 @@ def _checked_array(shape: Any, dtype: Any, fortran: bool, content: Any) -> np.nd
 
 
 def _check_keys(keys: Iterable[Any]) -> None:
-    """Refuse keys of a dict, or entries of a set, whose hashes can be chosen to be equal.
+    """Refuse keys of a dict, or entries of a set, of types whose hashes an attacker can make equal.
 
-    They would take a time that grows with the square of their number; tuples of tuples even more.
+    With equal hashes, the time grows with the square of their number; with tuples of tuples even more.
     """
     for key in keys:
         is_small = isinstance(key, int) and key.bit_length() <= 64
@@ -203,7 +202,7 @@ def _counted(step: Callable[[Any], None], keys: slice) -> Callable[[Any], None]:
 _BASE: Any = pickle._Unpickler
 
 
-# Python's own, since the one in C fills a table as long as an index in the file: gigabytes for one flipped bit
+# Python's unpickler, since the one in C makes a table as long as an index in the file: gigabytes for a flipped bit
 class _PlainUnpickler(pickle._Unpickler):
     dispatch: ClassVar[dict[int, Any]] = dict(pickle._Unpickler.dispatch)
     read: Callable[[int], bytes]  # of the base, while it loads
@@ -216,7 +215,7 @@ class _PlainUnpickler(pickle._Unpickler):
         self._left = limit
 
     def spend(self, size: int) -> None:
-        """Count memory that is about to be taken, since a file of kilobytes may ask for gigabytes."""
+        """Count memory before it is taken, since a file of kilobytes may ask for gigabytes."""
         self._left -= size
         if self._left < 0:
             raise pickle.UnpicklingError(
@@ -224,7 +223,7 @@ class _PlainUnpickler(pickle._Unpickler):
             )
 
     def _load_bytearray(self) -> None:
-        """Read as the base does, but never more memory than the file has."""
+        """Read like the base, but never take more memory than the file has bytes."""
         (size,) = struct.unpack("<Q", self.read(8))
         self.append(bytearray(self.read(size)))
 
@@ -237,7 +236,7 @@ class _PlainUnpickler(pickle._Unpickler):
         self.stack[-1].set_state(state)
 
     def _load_reduce(self) -> None:
-        """Call as the base does, within the limit: content that the file has once may be copied often."""
+        """Call like the base, within the limit: a file may copy the same content many times."""
         self.spend(_copied(self.stack[-1]))
         _BASE.load_reduce(self)
 
@@ -281,7 +280,7 @@ def _finished(value: Any, seen: dict[int, tuple[Any, Any]]) -> Any:
     elif isinstance(value, list):
         value[:] = [_finished(item, seen) for item in value]
     else:
-        # both are kept, so that no other object gets the id of the first
+        # the first is kept too, so that no other object gets its id
         seen[id(value)] = value, tuple(_finished(item, seen) for item in value)
     return seen[id(value)][1]
 
@@ -302,7 +301,7 @@ def load_plain_pickle(path: Path) -> Any:
             raise PlainPickleError(str(error) or type(error).__name__) from error
 
 
-# NumPy trusts the headers of a damaged file
+# errors of NumPy for a damaged file, whose headers it trusts
 _DAMAGE_OF_NPZ = (
     *_DAMAGE,
     OSError,
@@ -320,8 +319,8 @@ def load_arrays(path: Path, names: Iterable[str] | None = None) -> dict[str, np.
     Python objects are not read.
 
     Raises:
-        ValueError: the file is missing, damaged, holds Python objects, or is compressed so far that it would take more
-            memory than :func:`ppocr_ext.limits.most_memory` of its size.
+        ValueError: the file is missing or damaged, holds Python objects, or would take more memory than
+            :func:`ppocr_ext.limits.most_memory` of its size, since it is compressed too much.
     """
     try:
         with open_regular(path) as stream, np.load(stream, allow_pickle=False) as content:

@@ -1,4 +1,4 @@
-"""Files that come with the package, the folder of files that can be made again, and digests of files; no Paddle."""
+"""Find files of this package and the cache folder, and compute digests of files; imports no Paddle."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ DICTIONARY_FOLDER = ("ppocr", "utils", "dict")
 def config_root() -> Path:
     """Return the folder of shipped configurations.
 
-    It is inside an installed package, and next to the package in a source tree (an editable
-    install runs from there).
+    It is inside an installed package, and next to the package in a source tree, also for an editable install.
     """
     installed = _PACKAGE / "configs"
     return installed if installed.is_dir() else _PACKAGE.parent / "configs"
@@ -61,7 +60,7 @@ def find_config(path: str, folder: Path | None = None) -> Path:
 
 
 def shown_path(path: Path) -> str:
-    """Return a short form of the config ``path`` for messages that ``-c`` and an editor still find.
+    """Return a short form of the config ``path`` for messages; ``-c`` and an editor can open it.
 
     A shipped file is ``configs/…``; a file inside the current folder is relative to it.
     """
@@ -86,7 +85,7 @@ def find_dictionary(path: str | Path) -> Path | None:
 
 
 def shipped_dictionaries() -> dict[str, str]:
-    """Return the path that :func:`find_dictionary` takes, by the name of each shipped dictionary."""
+    """Return the paths for :func:`find_dictionary` of all shipped dictionaries, by their names."""
     names = (each.name for each in (_PACKAGE / "dictionaries").glob("*.txt"))
     return {name: "/".join((*DICTIONARY_FOLDER, name)) for name in names}
 

@@ -27,8 +27,8 @@ from ppocr_ext.synth.seeded_random import SeededRandom
 
 Color = tuple[int, int, int]
 _SMOOTH = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], np.float32) / 13  # Pillow's SMOOTH filter
-# From the corners of a quadrilateral (upper left, lower left, lower right, upper right) to the coefficients
-# of 1, x, y, xy of the bilinear map that takes the unit square to it.
+# This matrix turns the corners of a quadrilateral (upper left, lower left, lower right, upper right) into the
+# coefficients of 1, x, y, xy in the bilinear map from the unit square to the quadrilateral.
 _BILINEAR = np.array([[1, 0, 0, 0], [-1, 0, 0, 1], [-1, 1, 0, 0], [1, -1, 1, -1]], np.float32)
 _DOTS = 30
 _MARGIN = 4  # around the image, for dots that lie partly outside
@@ -57,7 +57,7 @@ def captcha_library() -> Any:
 class LibraryPainter:
     """Draw with the library itself, and replace its random numbers with ours while it draws.
 
-    It uses the module ``secrets``, which cannot be seeded. Only one thread draws at a time.
+    The library uses the module ``secrets``, which cannot be seeded. Only one thread draws at a time.
     """
 
     _lock = threading.Lock()
@@ -79,7 +79,7 @@ class LibraryPainter:
 
 
 class _Glyph(NamedTuple):
-    """A character: its ink ([h, w], None for a space) and the size of the box that the library gives it."""
+    """A character: its ink ([h, w], None for a space), and the size of its box in the library."""
 
     ink: np.ndarray | None
     width: int
@@ -98,7 +98,7 @@ class FastPainter:
     def __init__(self, width: int, height: int, fonts: Sequence[str], font_sizes: Sequence[int]) -> None:
         self._width = width
         self._height = height
-        self._style: Any = captcha_library().ImageCaptcha  # its ranges of angle, warp, spacing
+        self._style: Any = captcha_library().ImageCaptcha  # it has the ranges of angle, warp and spacing
         self._fonts = [ImageFont.truetype(path, size) for path in fonts for size in font_sizes]
         # Pixels of a dot relative to its place in a flat image, from Pillow's short thick line.
         image = Image.new("L", (2 * _MARGIN + 1, 2 * _MARGIN + 1))
@@ -109,7 +109,7 @@ class FastPainter:
     def paint(self, text: str, rng: SeededRandom) -> np.ndarray:
         """Draw ``text``: uint8 [height, width, 3], BGR."""
         background = _color(rng, 238, 255)
-        rng.randbelow(36)  # the library's opacity of the ink, which has no effect on an RGB image
+        rng.randbelow(36)  # the library draws an opacity of the ink here, without effect on an RGB image
         ink = _color(rng, 10, 200)
         cells: list[_Glyph] = []
         for character in text:
@@ -131,12 +131,12 @@ class FastPainter:
         """Turn, stretch and warp a character by random amounts; its ink is bool."""
         style = self._style
         font = rng.choice(self._fonts)
-        rng.randbelow(style.character_offset_dx[1] - style.character_offset_dx[0] + 1)
-        rng.randbelow(style.character_offset_dy[1] - style.character_offset_dy[0] + 1)  # cropped away again
+        for low, high in (style.character_offset_dx, style.character_offset_dy):
+            rng.randbelow(high - low + 1)  # an offset, which the library crops away again
         glyph = _render(character, font)
         low, high = style.character_rotate
         angle = low + _share(rng) * (high - low)
-        # How far a corner may move; the lower limit is pixels where the range is a share, as in the library.
+        # How far a corner may move. As in the library, the lower limit is in pixels, though the range is a share.
         low_x, high_x = style.character_warp_dx
         low_y, high_y = style.character_warp_dy
         reach_x = glyph.width * _share(rng) * (high_x - low_x) + low_x
@@ -153,8 +153,8 @@ class FastPainter:
         where = np.floor((_BILINEAR @ corners).T @ _grid(glyph.width, glyph.height))
         x, y = where.reshape(2, glyph.height, glyph.width)
         warped = cv2.remap(stretched, x, y, cv2.INTER_NEAREST)
-        # A trace of ink counts in full: the library pastes by color, not by opacity. One level of 255 is
-        # what the overshoot of the cubic filter leaves outside the strokes.
+        # Any trace of ink counts in full, since the library pastes by color, not by opacity. A level of 1 of 255 is
+        # only the overshoot of the cubic filter outside the strokes.
         return glyph._replace(ink=warped > 1)
 
     def _layers(self, cells: list[_Glyph], characters: int, rng: SeededRandom) -> np.ndarray:
@@ -174,11 +174,10 @@ class FastPainter:
         """Draw dots and an arc over the plane."""
         width = self._width
         height = self._height
-        row = width + 2 * _MARGIN
         framed = np.pad(plane, _MARGIN)
         dots = [(rng.randbelow(width + 1), rng.randbelow(height + 1)) for _ in range(_DOTS)]
         x, y = np.array(dots).T[..., None]
-        framed.reshape(-1)[(y + _MARGIN) * row + x + _MARGIN + self._dot] = 255
+        framed.reshape(-1)[(y + _MARGIN) * framed.shape[1] + x + _MARGIN + self._dot] = 255
         x1 = rng.randbelow(width // 5 + 1)
         x2 = rng.randbelow(width - width // 5 + 1) + width // 5
         y1 = rng.randbelow(height - 2 * (height // 5) + 1) + height // 5
@@ -221,7 +220,7 @@ def _grid(width: int, height: int) -> np.ndarray:
 
 
 def _turned(ink: np.ndarray, degrees: float) -> np.ndarray:
-    """Turn counter-clockwise about the middle, in an image just large enough, as Pillow's ``rotate``."""
+    """Turn an image counter-clockwise about its middle, into one just large enough, like Pillow's ``rotate``."""
     height, width = ink.shape
     cos = math.cos(math.radians(degrees))
     sin = math.sin(math.radians(degrees))
@@ -242,7 +241,7 @@ def _turned(ink: np.ndarray, degrees: float) -> np.ndarray:
 
 
 def _add(layers: np.ndarray, ink: np.ndarray, left: int, top: int) -> None:
-    """Add 1 where ``ink`` lies with its corner at (left, top); what is outside is cut off."""
+    """Add ``ink`` to ``layers`` with its corner at (left, top); parts outside are cut off."""
     height, width = layers.shape
     rows = slice(max(top, 0), max(min(top + ink.shape[0], height), 0))
     columns = slice(max(left, 0), max(min(left + ink.shape[1], width), 0))
@@ -251,7 +250,7 @@ def _add(layers: np.ndarray, ink: np.ndarray, left: int, top: int) -> None:
 
 
 def _ink_share(layers: np.ndarray, ink: Color) -> np.ndarray:
-    """Return the share of ink (0 to 255) under so many layers: each covers as much as its color is bright."""
+    """Return the share of ink (0 to 255) for each number of layers: a layer is as opaque as its color is bright."""
     blue, green, red = ink
     brightness = (19595 * red + 38470 * green + 7471 * blue + 0x8000) >> 16  # Pillow's grey
     opacity = min(int(brightness * 1.97), 255) / 255  # the library's table
@@ -271,12 +270,12 @@ class CaptchaOptions:
     Args:
         characters: the characters drawn, each with the same probability.
         length: fewest and most characters of a CAPTCHA.
-        width, height: pixels. 160×60 is the library's own; its noise has the same size in any image, so
-            that at 90×30 it covers the digits, even for a person.
-        fonts: TrueType files; none for the library's own (Latin letters and digits).
-        font_sizes: pixels; one is drawn at random for each character.
-        painter: ``"library"`` draws with the library itself; ``"fast"`` draws the same picture, except for a
-            few edge pixels, in a fifth of the time.
+        width, height: pixels. The library's own size is 160×60. Its noise has the same size in any image: at 90×30 it
+            hides the digits, even from a person.
+        fonts: TrueType files; an empty tuple for the library's own fonts (Latin letters and digits).
+        font_sizes: pixels; one is chosen at random for each character.
+        painter: ``"library"`` draws with the library itself; ``"fast"`` draws the same picture, except for a few edge
+            pixels, in a fifth of the time.
     """
 
     characters: str = "0123456789"
@@ -299,17 +298,29 @@ class CaptchaOptions:
         """
         text = self.characters
         sizes = self.font_sizes
-        characters = isinstance(text, str) and 0 < len(text) == len(set(text))
-        length = is_range(self.length, 1, _MAX_LENGTH, (int,))
-        font_sizes = bool(sizes) and all(is_whole(size, 4, 1024) for size in sizes)
         pixels = "20 to 4096 whole pixels"
         check_options(
-            ("characters", characters, text, 'each character once, in quotes, such as "0123456789"'),
-            ("length", length, self.length, f"the fewest and the most characters, from 1 to {_MAX_LENGTH}"),
+            (
+                "characters",
+                isinstance(text, str) and 0 < len(text) == len(set(text)),
+                text,
+                'each character once, in quotes, such as "0123456789"',
+            ),
+            (
+                "length",
+                is_range(self.length, 1, _MAX_LENGTH, (int,)),
+                self.length,
+                f"the fewest and the most characters, from 1 to {_MAX_LENGTH}",
+            ),
             ("width", is_whole(self.width, 20, 4096), self.width, pixels),
             ("height", is_whole(self.height, 20, 4096), self.height, pixels),
             ("fonts", are_names(self.fonts), self.fonts, "font files"),
-            ("font_sizes", font_sizes, sizes, "one or more sizes of 4 to 1024 whole pixels"),
+            (
+                "font_sizes",
+                bool(sizes) and all(is_whole(size, 4, 1024) for size in sizes),
+                sizes,
+                "one or more sizes of 4 to 1024 whole pixels",
+            ),
             ("painter", self.painter in PAINTERS, self.painter, f"one of {', '.join(PAINTERS)}"),
         )
         for path in self.font_files():
@@ -322,7 +333,7 @@ class CaptchaOptions:
                 )
 
     def make_source(self, mode: str, charset: Charset, seed: int) -> CaptchaSource:
-        """Return the source of a dataset; ``mode`` and ``charset`` make no difference to CAPTCHAs."""
+        """Return the source of a dataset; CAPTCHAs do not depend on ``mode`` and ``charset``."""
         return CaptchaSource(self, seed)
 
 
@@ -353,7 +364,7 @@ class CaptchaSource:
         return painter(options.width, options.height, options.font_files(), options.font_sizes)
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything except the seed that determines the images, as plain values; fonts by name and content."""
+        """Return all that determines the images except the seed, as plain values; fonts by name and content."""
         return {**asdict(self.options), "fonts": [named_by_content(font) for font in self.options.fonts]}
 
     def label(self, stream: str, index: int) -> str:
@@ -367,7 +378,7 @@ class CaptchaSource:
         return text, self._painter.paint(text, rng)
 
     def font(self, stream: str, index: int) -> tuple[str, int]:
-        """Return a font file, and the number of the font in it, that has the characters of an image."""
+        """Return a font with the characters of an image: its file, and its number in the file."""
         return self.options.font_files()[0], 0
 
     def _text(self, rng: SeededRandom) -> str:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-_GAP = 12
-_CAPTION = 15
-_LINE = 18  # font size and distance of captions, pixels
-_WIDTH = 1000
+_GAP = 12  # pixels, as all numbers here
+_CAPTION = 15  # font size of captions
+_LINE = 18  # distance of captions
+_WIDTH = 1000  # limit for the sheet
 Font = tuple[str, int]  # a file, and the font's number in it
 
 
@@ -42,7 +42,7 @@ class Picture:
 def contact_sheet(pictures: Sequence[Picture]) -> bytes:
     """Return a PNG of all pictures in rows, with their captions under them.
 
-    An image that is wider than the sheet is shown smaller.
+    An image that is wider than the sheet is scaled down.
 
     Args:
         pictures: at least one.
@@ -61,8 +61,8 @@ def contact_sheet(pictures: Sequence[Picture]) -> bytes:
         longest = max(int(font.getlength(caption.text)) + 1 for caption, font in lines)
         width = max(image.width, min(room, longest)) + _GAP
         if left > _GAP and left + width > _WIDTH:
+            top += row_height
             left = _GAP
-            top = top + row_height
             row_height = 0
         cells.append((left, top, image, lines))
         left += width

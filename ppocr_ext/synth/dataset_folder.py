@@ -1,4 +1,4 @@
-"""Folders of drawn images with label files and a dictionary, as PaddleOCR reads them; no Paddle."""
+"""Make folders of drawn images with label files and a dictionary, as PaddleOCR reads them; imports no Paddle."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,14 +29,14 @@ from ppocr_ext.synth.lines.line_source import LineSource
 
 SampleSource = CaptchaSource | LineSource
 SPLITS = ("train", "val")
-_CHUNK = 250  # images of a task; the digest is built on it, so it never changes
-_FOLDER = 1000  # images in a folder
-_SAMPLES = 40
+_CHUNK = 250  # images of a task; it must never change, since the digest depends on it
+_FOLDER = 1000  # images in a subfolder
+_SAMPLES = 40  # images in samples.png
 _MANIFEST = "dataset.json"
 _MAX_SHOWN = 120  # characters of two values in a message
 
 _worker: Callable[[Any], Any] | None = (
-    None  # in a process of the pool: the function that its tasks are passed to
+    None  # in a process of the pool: the function that it calls for each task
 )
 
 
@@ -45,9 +46,9 @@ class DatasetFolder:
 
     Args:
         source: draws the images.
-        train, val: images of each split. A split is a stream of its own: none of its images is in the other.
+        train, val: number of images of each split. The splits have no image in common.
         image_format: ``"png"`` or ``"jpg"`` (quality 95).
-        characters: the dictionary, a class each, in this order; None for the characters of ``source``.
+        characters: the dictionary, in the order of the classes; None for the characters of ``source``.
     """
 
     source: SampleSource
@@ -68,8 +69,8 @@ class DatasetFolder:
 def make_folder(out: str | Path, wanted: DatasetFolder, processes: int = 1) -> int:
     """Write images, label files, ``dict.txt``, ``samples.png`` and ``dataset.json``; return how many images were drawn.
 
-    The content does not depend on ``processes``. An incomplete folder is completed, a complete one is left as
-    it is. ``dataset.json`` has the parameters and the SHA-256 of everything.
+    The content does not depend on ``processes``. An incomplete folder is completed, a complete one is not changed.
+    ``dataset.json`` has the parameters and the SHA-256 of all other files.
 
     Raises:
         DataError: there is nothing to draw, or ``out`` holds something else.
@@ -85,7 +86,9 @@ def make_folder(out: str | Path, wanted: DatasetFolder, processes: int = 1) -> i
     source = wanted.source
     counts = {"train": wanted.train, "val": wanted.val}
     parameters = {**source.to_json(), **counts, "seed": source.seed, "format": wanted.image_format}
-    parameters = json.loads(json.dumps(parameters))  # as they are read again: lists for tuples
+    parameters = json.loads(
+        json.dumps(parameters)
+    )  # like those that are read from the file: lists for tuples
     if _is_complete(out, wanted, parameters):
         return 0
     _write_manifest(out, source.kind, parameters, digest=None)
@@ -97,7 +100,7 @@ def make_folder(out: str | Path, wanted: DatasetFolder, processes: int = 1) -> i
 
 
 def _is_complete(out: Path, wanted: DatasetFolder, parameters: dict[str, Any]) -> bool:
-    """Return whether the folder has these parameters and all files.
+    """Return True if the folder has these parameters and all files.
 
     Raises:
         DataError: the folder holds something else.
@@ -106,13 +109,14 @@ def _is_complete(out: Path, wanted: DatasetFolder, parameters: dict[str, Any]) -
         return False
     manifest = out / _MANIFEST
     try:
-        known = read_json_object(manifest)
-        kind = known["kind"]
-        before = dict(known["parameters"])
-        digest = known["digest"]
+        kind, before, digest = itemgetter("kind", "parameters", "digest")(read_json_object(manifest))
+        before = dict(before)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        reason = f"{_MANIFEST} cannot be read ({error!r})" if manifest.is_file() else f"it has no {_MANIFEST}"
-        what = reason if out.is_dir() else "it is a file"
+        what = "it is a file"
+        if out.is_dir():
+            what = (
+                f"{_MANIFEST} cannot be read ({error!r})" if manifest.is_file() else f"it has no {_MANIFEST}"
+            )
         raise _refused(out, f"not a folder made by this command: {what}", "not_a_dataset") from error
     if kind != wanted.source.kind:
         raise _refused(out, f"found {kind}, expected {wanted.source.kind}", "other_parameters")
@@ -139,7 +143,7 @@ def _write_manifest(out: Path, kind: str, parameters: dict[str, Any], digest: st
 
 
 def _draw_missing(out: Path, wanted: DatasetFolder, processes: int) -> tuple[int, list[str]]:
-    """Draw the images that are missing: how many, and the SHA-256 of each task's images in order."""
+    """Draw the missing images; return their number, and the SHA-256 of the images of each task."""
     tasks = [
         (split, range(start, min(start + _CHUNK, wanted.count(split))))
         for split in SPLITS
@@ -157,7 +161,7 @@ def _draw_missing(out: Path, wanted: DatasetFolder, processes: int) -> tuple[int
 
 
 def _draw_task(out: Path, wanted: DatasetFolder, task: tuple[str, range]) -> tuple[int, str]:
-    """Draw the images of a task that are missing: how many, and the SHA-256 of its images in order."""
+    """Draw the missing images of a task; return their number, and the SHA-256 of all images of the task."""
     drawn = 0
     digest = hashlib.sha256()
     split, indexes = task
@@ -177,7 +181,7 @@ def _draw_task(out: Path, wanted: DatasetFolder, task: tuple[str, range]) -> tup
 
 
 def _write_texts(out: Path, wanted: DatasetFolder) -> list[str]:
-    """Write the label files, the dictionary and ``samples.png``; return the text of the former."""
+    """Write label files, dictionary and ``samples.png``; return the texts of label files and dictionary."""
     source = wanted.source
     for split in SPLITS:
         rows = ((wanted.path(split, i), source.label(split, i)) for i in range(wanted.count(split)))
@@ -185,9 +189,8 @@ def _write_texts(out: Path, wanted: DatasetFolder) -> list[str]:
     characters = source.characters if wanted.characters is None else wanted.characters
     write_text(out / "dict.txt", "".join(f"{character}\n" for character in characters))
     split = "train" if wanted.train else "val"
-    shown = range(min(_SAMPLES, wanted.count(split)))
     pictures = []
-    for index in shown:
+    for index in range(min(_SAMPLES, wanted.count(split))):
         label, image = source.image(split, index)
         pictures.append(Picture(image, (Caption(label, source.font(split, index)),)))
     with atomic_writer(out / "samples.png") as stream:
@@ -202,9 +205,9 @@ def map_in_processes(
     """Call ``worker`` with each of ``tasks``, in this process or in several; yield the results in order.
 
     Args:
-        worker: pickled and sent to each process once.
-        tasks: small; sent one by one.
-        processes: no more are started than there are tasks.
+        worker: a function that is pickled and sent to each process once.
+        tasks: small values, which are sent one by one.
+        processes: limit of the processes; at most one is started for each task.
 
     Raises:
         DataError: a process was killed.
@@ -212,8 +215,8 @@ def map_in_processes(
     if min(processes, len(tasks)) == 1:
         yield map(worker, tasks)
         return
-    # Spawned, not forked: the caller may have threads (Paddle, OpenCV), which a fork does not survive. No
-    # multiprocessing.Pool: it waits forever for a process that was killed.
+    # Spawned, not forked, since the caller may have threads (Paddle, OpenCV), which break forked processes. Not
+    # multiprocessing.Pool, since that waits forever for a process that was killed.
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(min(processes, len(tasks)), context, _start_worker, (worker,))
     try:
@@ -226,7 +229,7 @@ def map_in_processes(
         ) from error
     except BaseException:
         for process in tuple((pool._processes or {}).values()):
-            process.terminate()  # shutdown() alone waits for the running tasks
+            process.terminate()  # shutdown() alone would wait for the running tasks
         raise
     finally:
         pool.shutdown(cancel_futures=True)
@@ -234,7 +237,7 @@ def map_in_processes(
 
 def _start_worker(worker: Callable[[Any], Any]) -> None:
     global _worker
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which ends the pool
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C also reaches the parent, which ends the pool
     cv2.setNumThreads(1)
     _worker = worker
 

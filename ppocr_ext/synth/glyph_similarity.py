@@ -1,4 +1,4 @@
-"""Find characters that look alike: correlation of their glyphs, over several fonts. Imports no Paddle."""
+"""Find characters that look alike by the correlation of their glyphs in several fonts; imports no Paddle."""
 
 from __future__ import annotations
 
@@ -17,25 +17,27 @@ from ppocr_ext.synth.contact_sheet import Caption, Picture, contact_sheet
 from ppocr_ext.synth.lines.fonts import FontCoverage, FontFile, load_face
 from ppocr_ext.synth.lines.painting import set_line
 
-MIN_SIMILARITY = 0.5  # below it characters do not look alike, and there are too many pairs
-GRID = 32  # rows and columns of a map; the em has 21 of them, about what a line 48 pixels high leaves after a stem
+MIN_SIMILARITY = 0.5  # below it, characters do not look alike, and there are too many pairs
+GRID = 32  # rows and columns of a map; an em has 21 of them, about the resolution of a line 48 pixels high in a network
 _EM = 64  # pixels at which glyphs are drawn
 _CANVAS = 96  # pixels: an em and a half
 _BASELINE = 70
 _BORDER = 4  # rows and columns without ink on each side of a filled map
-# in cells: the difference of two Gaussians with these deviations keeps the strokes and removes their weight
+# Standard deviations in cells: the difference of two Gaussians keeps the strokes and removes their weight.
 _FINE = 0.7
 _COARSE = 3.0
-_BLOCK = 256  # characters compared with all others at a time
+_BLOCK = 256  # so many characters are compared with all others at a time
 _SHIFTS = tuple((down, right) for down in (-1, 0, 1) for right in (-1, 0, 1))
 _SAME = 0.995
-_SIZE_POWER = 0.1  # of the ratio of two heights and of two widths: O and o look alike, but less than o and ο
-_OFFSET = 0.5  # of a difference in height, in em: a raised dot looks less like a full stop
+_SIZE_POWER = (
+    0.1  # exponent of the ratios of heights and of widths: O and o look alike, but less than o and ο
+)
+_OFFSET = 0.5  # weight of a difference in height, in em: a raised dot looks less like a full stop
 
 
 @dataclass(frozen=True)
 class GlyphMaps:
-    """Hold the characters that one font draws, as they stand in a line and each stretched to one size.
+    """The characters of one font as small maps: as they stand in a line, and stretched to one size.
 
     Attributes:
         font: the font.
@@ -59,7 +61,7 @@ class GlyphMaps:
 class SimilarPair(NamedTuple):
     """Two characters by their numbers, first < second, and their similarity, up to 1.
 
-    ``same``: all fonts draw them identically, or so nearly that no line would show the difference.
+    ``same``: all fonts draw them identically, or with a difference that no line would show.
     """
 
     first: int
@@ -102,7 +104,7 @@ def _draw_font(font: FontFile, characters: Sequence[str], drawn: frozenset[str])
         if character not in drawn:
             continue
         picture = _picture(character, face)
-        if not picture.any():  # a glyph outside the canvas cannot be compared
+        if not picture.any():  # the glyph lies outside the canvas
             continue
         is_drawn[number] = True
         rows = np.flatnonzero(picture.any(axis=1))
@@ -118,7 +120,7 @@ def _draw_font(font: FontFile, characters: Sequence[str], drawn: frozenset[str])
 def _picture(character: str, face: ImageFont.FreeTypeFont) -> np.ndarray:
     """Draw a character: uint8 [_CANVAS, _CANVAS], 255 where there is ink."""
     left, top, right, bottom = face.getbbox(character, anchor="ls")
-    down = min(max(_BASELINE, -top), _CANVAS - bottom)  # a glyph that would reach beyond is moved in
+    down = min(max(_BASELINE, -top), _CANVAS - bottom)  # a glyph that would reach outside is moved inside
     image = Image.new("L", (_CANVAS, _CANVAS))
     place = (_CANVAS // 2 - (left + right) / 2, down)
     ImageDraw.Draw(image).text(place, character, fill=255, font=face, anchor="ls")
@@ -136,26 +138,26 @@ def _strokes(plane: np.ndarray) -> np.ndarray:
 def similar_pairs(maps: Sequence[GlyphMaps], least: float) -> list[SimilarPair]:
     """Return the pairs of characters whose similarity is at least ``least``, most alike first.
 
-    In a font, two glyphs are compared as they stand on the baseline, and stretched to one height and width, by the
-    normalised correlation of their strokes, the greatest of nine shifts by up to one cell. The second is reduced by
-    their difference in height, width and place: fonts draw 0 and 日 wide or narrow, and a cut-out line does not show
-    how large its letters are. The similarity is the mean over the fonts that draw both of the first or of the second,
-    whichever is greater.
+    Two glyphs of a font are compared by the normalised correlation of their strokes, the greatest of nine shifts by up
+    to one cell. They are compared twice: as they stand on the baseline, and stretched to one height and width. The
+    second value is reduced by their difference in height, width and place: fonts draw 0 and 日 wide or narrow, and a
+    cut-out line does not show the size of its letters. Both values are averaged over the fonts that draw both
+    characters, and the similarity is the greater mean.
 
-    Memory grows with the number of characters times the number of fonts, not with the pairs compared.
+    Memory grows with the number of characters times the number of fonts, not with the number of pairs.
 
     Args:
-        maps: of one or more fonts, of the same characters.
+        maps: maps of one or more fonts, for the same characters.
         least: from 0.5 to 1.
     """
-    found: list[SimilarPair] = []
+    pairs: list[SimilarPair] = []
     blocks = range(0, len(maps[0].drawn), _BLOCK)
     for begin in tqdm(blocks, desc="comparing", unit="block", leave=False, disable=None, delay=1):
         similarity = np.triu(_block_similarity(maps, begin), 1)
         for row, column in np.argwhere(similarity >= least):
             value = min(1.0, float(similarity[row, column]))
-            found.append(SimilarPair(int(begin + row), int(begin + column), value, value >= _SAME))
-    return sorted(found, key=lambda pair: (-pair.similarity, pair.first, pair.second))
+            pairs.append(SimilarPair(int(begin + row), int(begin + column), value, value >= _SAME))
+    return sorted(pairs, key=lambda pair: (-pair.similarity, pair.first, pair.second))
 
 
 def _block_similarity(maps: Sequence[GlyphMaps], begin: int) -> np.ndarray:
@@ -179,9 +181,7 @@ def _correlation(strokes: np.ndarray, size: int) -> np.ndarray:
     rows = columns[:size].reshape(size, GRID, GRID)
     best = np.full((size, len(columns)), -1.0, np.float32)
     for shift in _SHIFTS:
-        moved = np.roll(rows, shift, axis=(1, 2)).reshape(
-            size, -1
-        )  # the cells that wrap around are nearly empty
+        moved = np.roll(rows, shift, axis=(1, 2)).reshape(size, -1)  # cells that wrap around are nearly empty
         np.maximum(best, moved @ columns.T, out=best)
     return best
 
@@ -196,29 +196,29 @@ def _size_similarity(font: GlyphMaps, begin: int, size: int) -> np.ndarray:
     return likeness * np.maximum(1.0 - _OFFSET * offset, 0.0)
 
 
-_STEP = 0.05  # of similarity, between headings of the file
-_MAX_PAIRS = 120  # on a sheet
+_STEP = 0.05  # similarity between two headings of the file
+_MAX_PAIRS = 120  # limit of pairs on a sheet
 _SIZE = 36  # pixels
 _GAP = 16  # pixels between fonts
 _WIDTH = 180  # pixels of a pair with the space after it, so that pairs stand in columns
 
 
 class Group(NamedTuple):
-    """Characters of which every two look alike, and the similarity of its first pair."""
+    """Characters that all look like each other, and the similarity of the first pair."""
 
     characters: str
     similarity: float
 
 
 def groups_of(pairs: Sequence[SimilarPair], characters: Sequence[str]) -> list[Group]:
-    """Return groups that hold every pair, and no two characters that are not a pair.
+    """Return groups that contain every pair, and only characters that form a pair with all others of the group.
 
     A character may be in several groups: 未 looks like 末 and 末 like 来, but 未 need not look like 来. Each pair that
-    is in no group yet starts one, to which the characters are added that look like all of its members.
+    is in no group yet starts a group, and characters that look like all of its members are added.
 
     Args:
         pairs: most alike first.
-        characters: the characters whose numbers the pairs have.
+        characters: the numbers in the pairs count these.
     """
     near: dict[int, dict[int, float]] = {}
     for pair in pairs:
@@ -235,7 +235,7 @@ def groups_of(pairs: Sequence[SimilarPair], characters: Sequence[str]) -> list[G
 
 
 def _members(members: list[int], near: dict[int, dict[int, float]], held: set[tuple[int, int]]) -> list[int]:
-    """Add characters that look like all members, as long as each adds a pair that no group holds."""
+    """Add characters that look like all members, if they add a pair that no group contains yet."""
     common = set(near[members[0]]) & set(near[members[1]])
     while common:
         best = max(common, key=lambda number: (min(near[number][member] for member in members), -number))
@@ -251,7 +251,7 @@ def to_file(groups: Iterable[Group], same: Sequence[str], heading: Sequence[str]
 
     Args:
         groups: most alike first.
-        same: pairs of characters that are drawn identically; they are listed in comments.
+        same: pairs of characters that all fonts draw identically; comments list them.
         heading: lines of the comment at the beginning.
     """
     comments = [*heading]
@@ -272,12 +272,12 @@ def to_file(groups: Iterable[Group], same: Sequence[str], heading: Sequence[str]
 
 
 def pair_sheet(pairs: Sequence[SimilarPair], characters: Sequence[str], maps: Sequence[GlyphMaps]) -> bytes:
-    """Return a PNG of pairs with their similarity, evenly spread from the most alike to the least.
+    """Return a PNG of pairs with their similarity, evenly spread from the most alike pair to the least.
 
     Args:
         pairs: most alike first, at least one.
-        characters: the characters whose numbers the pairs have.
-        maps: the glyphs in which the pairs were found.
+        characters: the numbers in the pairs count these.
+        maps: maps of the fonts.
     """
     ranks = np.linspace(0, len(pairs) - 1, min(len(pairs), _MAX_PAIRS)).round().astype(int)
     return contact_sheet([_pair_picture(pairs[rank], characters, maps) for rank in ranks])

@@ -1,4 +1,4 @@
-"""Checks of the options of drawn data, as a command or a config gives them; no Paddle."""
+"""Check the options of drawn data that a command or a config gives; imports no Paddle."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def check_options(*checks: tuple[str, bool, object, str]) -> None:
     """Raise an error for the first option that is not accepted.
 
     Args:
-        checks: name of the option, whether it is accepted, its value, what is expected.
+        checks: name of the option, True if it is accepted, its value, and what is expected.
 
     Raises:
         DataError: ``bad_value``; the message starts with the name of the option.
@@ -22,16 +22,16 @@ def check_options(*checks: tuple[str, bool, object, str]) -> None:
 
 
 def is_whole(value: object, least: int, most: int) -> TypeGuard[int]:
-    """Return whether ``value`` is an integer from ``least`` to ``most``; True and False are not integers here."""
+    """Return True if ``value`` is an integer (not a bool) from ``least`` to ``most``."""
     return type(value) is int and least <= value <= most
 
 
 def is_range(value: Any, least: float, most: float, kinds: tuple[type, ...] = (int, float)) -> bool:
-    """Return whether ``value`` is a tuple of two numbers, the lower first, from ``least`` to ``most``."""
+    """Return True if ``value`` is a tuple of two numbers, the lower first, from ``least`` to ``most``."""
     pair = isinstance(value, tuple) and len(value) == 2 and all(type(number) in kinds for number in value)
     return pair and least <= value[0] <= value[1] <= most
 
 
 def are_names(values: object) -> bool:
-    """Return whether ``values`` is a list or tuple of strings."""
+    """Return True if ``values`` is a list or tuple of strings."""
     return isinstance(values, list | tuple) and all(isinstance(value, str) for value in values)

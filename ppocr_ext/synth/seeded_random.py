@@ -13,13 +13,13 @@ T = TypeVar("T")
 class SeededRandom:
     """Generate the random numbers of one image.
 
-    It has the three functions of the module ``secrets`` that the library captcha calls, so it can replace it.
-    Python's own ``random.Random`` is used only for ``random()``: its other methods may change between versions.
+    It can replace the module ``secrets``: it has the three functions that the library captcha calls.
+    Only ``random()`` of Python's ``random.Random`` is used, since its other methods may change between versions.
 
     Args:
-        seed: of all images.
+        seed: seed of all images.
         stream: the stream of the image, such as ``"train"``.
-        index: of the image in its stream.
+        index: number of the image in its stream.
     """
 
     def __init__(self, seed: int, stream: str, index: int) -> None:

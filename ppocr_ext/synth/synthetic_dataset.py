@@ -2,9 +2,9 @@
 
 Keys of ``dataset``:
     name: one of the datasets below; each adds its own keys.
-    transforms: PaddleOCR's; ``DecodeImage`` at their beginning is not run.
-    size: images of an epoch.
-    seed: of the images; default ``Global.seed``.
+    transforms: PaddleOCR's transforms; a ``DecodeImage`` at the beginning is not run.
+    size: number of images of an epoch.
+    seed: seed of the images; default ``Global.seed``.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from ppocr_ext.synth.dataset_folder import SampleSource
 from ppocr_ext.synth.lines.line_source import LineOptions
 from ppocr_ext.synth.option_checks import check_options, is_whole
 
-# Keys of `dataset` that are read here and not by the options of the images.
+# Keys of `dataset` that are not options of the images.
 _OWN_KEYS = ("name", "transforms", "ext_op_transform_idx", "size", "seed")
 
 
 class SyntheticDataSet(Dataset):
     """Draw each image as training asks for it; it depends only on seed, mode, epoch and index.
 
-    In ``Train`` each epoch has images of its own. In ``Eval`` and ``Test`` they are the same every time. The number
-    of workers makes no difference. Keys of ``dataset``: ``transforms`` (PaddleOCR's), ``size`` (images of an epoch),
+    In ``Train`` each epoch has its own images. In ``Eval`` and ``Test`` the images are always the same. The number of
+    workers makes no difference. Keys of ``dataset``: ``transforms`` (PaddleOCR's), ``size`` (images of an epoch),
     ``seed`` (default ``Global.seed``, else 0), and the fields of ``OPTIONS``.
 
     ``DecodeImage`` at the beginning of ``transforms`` is not run: there is no file to decode. Its ``img_mode`` and
@@ -73,20 +73,24 @@ class SyntheticDataSet(Dataset):
         where = f"{mode}.dataset"
         self._mode = mode.lower()
         self._epoch = 0
-        given = {key: value for key, value in section.items() if key not in _OWN_KEYS}
+        of_images = {key: value for key, value in section.items() if key not in _OWN_KEYS}
         options: dict[str, Any] = {
             key: tuple(value) if isinstance(value, list) else value
-            for key, value in known_options(self.OPTIONS, given, where).items()
+            for key, value in known_options(self.OPTIONS, of_images, where).items()
         }
         path = global_config.get("character_dict_path")
         use_space = bool(global_config.get("use_space_char"))
         charset = Charset.from_file(path, use_space, lenient=True) if path else Charset.default()
         size = section.get("size")
         own_seed = section.get("seed")
-        expected = "the number of images of an epoch, such as 10000"
         try:
             check_options(
-                ("size", is_whole(size, 1, sys.maxsize), size, expected),
+                (
+                    "size",
+                    is_whole(size, 1, sys.maxsize),
+                    size,
+                    "the number of images of an epoch, such as 10000",
+                ),
                 ("seed", own_seed is None or type(own_seed) is int, own_seed, "a whole number"),
             )
             seed = (seed or 0) if own_seed is None else own_seed
@@ -100,11 +104,11 @@ class SyntheticDataSet(Dataset):
         decodes = bool(transforms) and "DecodeImage" in transforms[0]
         self._decode = dict(transforms.pop(0)["DecodeImage"] or {}) if decodes else None
         self.ops = create_transforms(transforms, global_config)
-        # Operators such as RecConAug join further samples, which have passed the operators before them.
+        # An operator such as RecConAug joins further samples, which have passed the operators before it.
         joiner = next((i for i, op in enumerate(self.ops) if hasattr(op, "ext_data_num")), None)
         self._ext_count = 0 if joiner is None else self.ops[joiner].ext_data_num
-        # PaddleOCR counts DecodeImage, which is not among these operators, and would pass the further
-        # samples through the joining operator itself if the index is too large.
+        # The index counts DecodeImage too, which is not in `ops`. If the index is too large, PaddleOCR would send the
+        # further samples through the joining operator itself.
         before = int(section.get("ext_op_transform_idx", 2)) - decodes
         self._ext_ops = self.ops[: max(0, min(before, joiner or 0))]
 
@@ -131,7 +135,7 @@ class SyntheticDataSet(Dataset):
         return result
 
     def _sample(self, stream: str, index: int) -> dict[str, Any]:
-        """Draw a sample, its image as ``DecodeImage`` would return it."""
+        """Draw a sample with its image, like the result of ``DecodeImage``."""
         label, image = self._source.image(stream, index)
         if self._decode is not None:
             if self._decode.get("img_mode", "RGB") == "RGB":
@@ -149,10 +153,14 @@ def _check_labels(source: SampleSource, charset: Charset, longest: int) -> None:
         DataError: ``bad_value``: a character is not in the dictionary, or labels are too long.
     """
     unknown = "".join(charset.unknown("".join(source.characters)))
-    expected = f"at most {longest}, which is Global.max_text_length; with NRTR or SAR {longest - 2}"
     check_options(
         ("characters", not unknown, unknown, f"characters of {charset.name}"),
-        ("length", source.max_length <= longest, source.max_length, expected),
+        (
+            "length",
+            source.max_length <= longest,
+            source.max_length,
+            f"at most {longest}, which is Global.max_text_length; with NRTR or SAR {longest - 2}",
+        ),
     )
 
 

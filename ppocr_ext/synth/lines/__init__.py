@@ -1,4 +1,4 @@
-"""Images of text lines, drawn with fonts, from a corpus or from random characters; no Paddle.
+"""Draw images of text lines with fonts, from a corpus or from random characters; imports no Paddle.
 
 Example::
 

@@ -1,4 +1,7 @@
-"""Texts cut from the lines of text files. Memory grows by 20 bytes for each line, not with the text."""
+"""Texts of random characters, and texts cut from the lines of text files.
+
+Memory grows by 20 bytes for each line of a corpus, not with the text.
+"""
 
 from __future__ import annotations
 
@@ -24,18 +27,18 @@ from ppocr_ext.synth.lines.fonts import FontCoverage, FontFile
 from ppocr_ext.synth.option_checks import check_options, is_range
 from ppocr_ext.synth.seeded_random import SeededRandom
 
-MAX_LENGTH = 200  # characters of a line; no recogniser reads more
-MAX_LISTED = 20  # characters named in a message
+MAX_LENGTH = 200  # limit of characters of a line; no recogniser reads more
+MAX_LISTED = 20  # limit of characters in a message
 
 
 @dataclass(frozen=True)
 class FrequentCharacters:
-    """Name characters that are more frequent than the others, such as look-alikes.
+    """Characters that are more frequent than others, such as look-alikes.
 
     Args:
         characters: these characters, each with the same probability.
-        share: above 0, at most 1: of the characters of random texts, or of the texts cut from a corpus, each of
-            which then has at least one.
+        share: above 0, at most 1. Of random texts: the share of characters that are drawn from these; of a corpus: the
+            share of texts that have at least one of these.
     """
 
     characters: str
@@ -43,20 +46,20 @@ class FrequentCharacters:
 
     @classmethod
     def from_options(cls, named: str, share: float) -> FrequentCharacters:
-        """Read the characters from a text or a file; white space does not count."""
+        """Read the characters from a text or a file; white space is ignored."""
         file = Path(named)
-        is_file = len(file.name) < 256 and file.is_file()  # a longer name is an OSError
+        is_file = len(file.name) < 256 and file.is_file()  # a longer name raises an OSError
         text = read_text(file) if is_file else named
         return cls("".join(dict.fromkeys("".join(text.split()))), share)
 
 
 @dataclass(frozen=True)
 class RandomTexts:
-    """Describe strings of random characters.
+    """Describe texts of random characters.
 
     Args:
-        characters: each with the same probability to begin a text.
-        length: the smallest and the largest number of characters.
+        characters: the characters, with equal probabilities.
+        length: fewest and most characters of a text.
         rich_in: characters that are more likely than the others.
         skip_undrawable: leave out characters that no font draws; otherwise they are an error.
     """
@@ -67,7 +70,7 @@ class RandomTexts:
     skip_undrawable: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything that determines the texts, as plain values."""
+        """Return all that determines the texts, as plain values."""
         return asdict(self)
 
     def generator(self, fonts: Sequence[FontFile]) -> RandomTextGenerator:
@@ -78,9 +81,13 @@ class RandomTexts:
         """
         text = self.characters
         visible = isinstance(text, str) and all(c.isprintable() and not c.isspace() for c in text)
-        once = visible and 0 < len(text) == len(set(text))
         check_options(
-            ("characters", once, text, 'each visible character once, in quotes, such as "0123456789"')
+            (
+                "characters",
+                visible and 0 < len(text) == len(set(text)),
+                text,
+                'each visible character once, in quotes, such as "0123456789"',
+            )
         )
         check_texts(self.length, self.rich_in)
         if unknown := set(self.rich_in.characters if self.rich_in else ()) - set(text):
@@ -92,10 +99,10 @@ class RandomTexts:
 
 
 class RandomTextGenerator:
-    """Generate random texts, each of characters that one font draws.
+    """Generate random texts; one font draws all characters of a text.
 
-    One character of a text is drawn from all of them; a font that has it then limits the other characters. So
-    no character is rare because few fonts have it.
+    The first character is chosen from all characters; then a font that has it is chosen, and the other characters
+    from this font. So a character is not rare because few fonts have it.
 
     Attributes:
         coverage: the characters that each font draws.
@@ -160,23 +167,23 @@ def check_texts(length: tuple[int, int], rich_in: FrequentCharacters | None) -> 
 
 
 _SEGMENT = 400  # characters; a longer line is indexed in several parts
-_OCCURRENCES = 200_000  # places of a frequent character that are kept
+_OCCURRENCES = 200_000  # limit of places that are kept for a frequent character
 _OPENING = ("Ps", "Pi")  # categories of Unicode: opening brackets and quotes
-_CLOSING = ("Pe", "Pf", "Po")  # closing ones; points, commas and the like
+_CLOSING = ("Pe", "Pf", "Po")  # closing brackets and quotes, and punctuation marks
 
 
 @dataclass(frozen=True)
 class CorpusTexts:
     """Describe pieces of the lines of text files.
 
-    A line is cut where it has a character that may not be drawn, and where the fonts change that draw it.
+    A line is cut at characters that may not be drawn, and where no font draws both sides.
 
     Args:
         files: UTF-8, a text on each line.
         length: fewest and most characters of a piece.
-        characters: those that a piece may have; None for all that a font draws.
-        spaces: whether a piece may have spaces; otherwise lines are cut at them.
-        rich_in: characters that a share of the pieces is cut around.
+        characters: characters that a piece may have; None for all that a font draws.
+        spaces: True if a piece may have spaces; otherwise lines are cut at spaces.
+        rich_in: characters; a share of the pieces is cut around one of them.
     """
 
     files: tuple[str, ...]
@@ -186,7 +193,7 @@ class CorpusTexts:
     rich_in: FrequentCharacters | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything that determines the texts, as plain values; files by name and content.
+        """Return all that determines the texts, as plain values; files by name and content.
 
         Raises:
             OSError: a file cannot be read.
@@ -212,12 +219,12 @@ class CorpusTextGenerator:
 
     def __init__(self, texts: CorpusTexts, fonts: Sequence[FontFile]) -> None:
         self._texts = texts
-        # the parts: number of the file, first byte, bytes
+        # of each part: number of its file, its first byte, its length in bytes
         self._files = array("H")
         self._starts = array("q")
         self._sizes = array("i")
         rich = texts.rich_in.characters if texts.rich_in else ""
-        self._places: dict[str, array[int]] = {character: array("q") for character in dict.fromkeys(rich)}
+        self._places: dict[str, array[int]] = {character: array("q") for character in rich}
         lines = (line for path in texts.files for _, line in _lines(path, "characters of the corpus"))
         every_character = Counter(chain.from_iterable(lines))
         blanks = {character for character in every_character if character.isspace()}
@@ -256,7 +263,7 @@ class CorpusTextGenerator:
             return " ".join(stream.read(self._sizes[number]).decode("utf-8").split())
 
     def _index(self, allowed: set[str]) -> set[str]:
-        """Index the parts that are made of ``allowed`` characters; return the characters that they have."""
+        """Index the parts that have only ``allowed`` characters; return the characters of all parts."""
         used: set[str] = set()
         space = r"\s" if self._texts.spaces else ""
         if not allowed:
@@ -264,7 +271,7 @@ class CorpusTextGenerator:
         run_of_allowed = re.compile(f"[{space}{re.escape(''.join(sorted(allowed)))}]+")
         for file, path in enumerate(self._texts.files):
             for offset, line in _lines(path, "lines of the corpus"):
-                before = 0  # characters of the line up to ``offset``: a file may be a single line
+                before = 0  # characters up to `offset`; counting from here saves time if a file is a single long line
                 for run in run_of_allowed.finditer(line):
                     for start, stop in self._drawable_parts(line, run.start(), run.end()):
                         offset += len(line[before:start].encode())
@@ -280,7 +287,7 @@ class CorpusTextGenerator:
         return used
 
     def _drawable_parts(self, line: str, start: int, stop: int) -> Iterator[tuple[int, int]]:
-        """Find the parts of a run that one font draws, not too short or long, without space at their ends."""
+        """Yield the parts of a run that one font draws, of allowed length, without space at their ends."""
         fewest = self._texts.length[0]
         while start < stop:
             end = self._end_of_part(line, start, min(stop, start + _SEGMENT))
@@ -299,8 +306,8 @@ class CorpusTextGenerator:
     def _notes(self, found: Counter[str]) -> Iterator[str]:
         permitted = self._texts.characters
         outside = [c for c, _ in found.most_common() if permitted is not None and c not in permitted]
-        missing = self.coverage.missing()
-        for what, characters in (("are not in the dictionary", outside), ("are drawn by no font", missing)):
+        causes = {"are not in the dictionary": outside, "are drawn by no font": self.coverage.missing()}
+        for what, characters in causes.items():
             if characters:
                 share = sum(found[c] for c in characters) / found.total()
                 count = f"{len(characters)} characters of the corpus ({share:.2%} of the text)"
@@ -310,11 +317,11 @@ class CorpusTextGenerator:
 
 
 def _lines(path: str, what: str) -> Iterator[tuple[int, str]]:
-    """Read a file: first byte and text of each line.
+    """Yield the offset in bytes and the text of each line of a file.
 
     Args:
         path: the file.
-        what: name of the progress bar, which is shown for large files.
+        what: title of the progress bar, which is shown for large files.
 
     Raises:
         DataError: the file cannot be read, or a line is not UTF-8.
@@ -345,14 +352,14 @@ def cut(text: str, length: tuple[int, int], rng: SeededRandom, around: int | Non
     """Return a piece of ``text`` that starts and ends at word boundaries, if there are any.
 
     Args:
-        text: without space at its ends; at least ``length[0]`` characters.
+        text: at least ``length[0]`` characters, without space at its ends.
         length: fewest and most characters of the piece.
         rng: chooses the length and the place.
-        around: the number of a character that the piece must have.
+        around: index of a character that the piece must contain.
 
     Returns:
-        The piece, without space at its ends; a hard cut in a word next to a space may leave it one character
-        shorter than the fewest.
+        The piece, without space at its ends. If a word is cut next to a space, the piece may have one character fewer
+        than ``length[0]``.
     """
     fewest = min(length[0], len(text))
     most = min(rng.whole((fewest, max(fewest, length[1]))), len(text))
@@ -369,9 +376,9 @@ def cut(text: str, length: tuple[int, int], rng: SeededRandom, around: int | Non
 
 
 def is_break(text: str, place: int) -> bool:
-    """Return whether ``text`` may be cut before the character number ``place``.
+    """Return True if ``text`` may be cut before the character at ``place``.
 
-    It may not be cut inside a word, nor between a bracket or a punctuation mark and the text it belongs to.
+    It may not be cut inside a word, or between a bracket or a punctuation mark and its text.
     """
     before = text[place - 1]
     after = text[place]
@@ -379,5 +386,5 @@ def is_break(text: str, place: int) -> bool:
         return True
     if unicodedata.category(before) in _OPENING or unicodedata.category(after) in _CLOSING:
         return False
-    # letters of scripts with spaces make words; those of Chinese or Japanese, which are wide, do not
+    # letters of scripts with spaces form words; Chinese and Japanese characters, which are wide, do not
     return not all(c.isascii() or unicodedata.east_asian_width(c) not in ("W", "F") for c in (before, after))

@@ -1,4 +1,4 @@
-"""Font files: where they are found, how their families are divided among splits, and what each font draws."""
+"""Find font files, divide their families among splits, and find the characters that each font draws."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ from ppocr_ext.limits import open_regular
 from ppocr_ext.synth.seeded_random import SeededRandom
 
 SUFFIXES = (".ttf", ".otf", ".ttc", ".otc")
-# Packages that bring fonts, and which of theirs are for running text: matplotlib has symbol fonts besides.
+# Packages with fonts, and the names of their fonts for text: matplotlib has symbol fonts too.
 PACKAGES = {
     "captcha": ("*",),
     "matplotlib": ("DejaVuSans[!D]*", "DejaVuSerif[!D]*", "STIXGeneral*"),  # without DejaVuSansDisplay
     "mplfonts": ("*",),
 }
-_SIZE = 24  # pixels at which a glyph is tried
-_MISPLACED = 0.3  # a font with more of its letters and digits in the wrong place is not for text
-_ABSENT = ".notdef"  # the glyph of characters that a font lacks
+_SIZE = 24  # pixels; glyphs are tested at this size
+_MISPLACED = 0.3  # a font is not for text if a greater share of its letters and digits has other glyphs
+_ABSENT = ".notdef"  # the glyph for characters that a font lacks
 _SHARED = 8  # a glyph of more characters than this is a placeholder
-_POOR = 0.5  # a font with less than this share of the characters is named in a note
+_POOR = 0.5  # a note names fonts that draw less than this share of the characters
 _NO_CHARACTER = "\U0010ffff"  # a code point that no font has
-# Scripts whose letters change their shape or order with their neighbors, besides those written from the right.
+# Scripts whose letters change their shape or order with their neighbors; scripts written from the right do so too.
 _SHAPED = ((0x0900, 0x0DFF), (0x0F00, 0x109F), (0x1780, 0x17FF))
 
 
 @dataclass(frozen=True)
 class FontFile:
-    """Name a font in a file.
+    """One font in a file.
 
     Attributes:
         path: the file.
         index: the number of the font in a collection (``.ttc``), else 0.
-        family: such as ``DejaVu Sans``; its weights and slants share it.
+        family: such as ``DejaVu Sans``; weights and slants of a font have the same family.
     """
 
     path: str
@@ -72,7 +72,7 @@ def find_fonts(places: Iterable[str | Path] = ()) -> tuple[FontFile, ...]:
     """Find the fonts in files, folders (with their subfolders) and installed packages.
 
     Args:
-        places: paths, or names of packages; none for the packages in ``PACKAGES`` that are installed.
+        places: paths, or names of packages; an empty list for the installed packages of ``PACKAGES``.
 
     Returns:
         The fonts, each once, sorted by file name.
@@ -95,8 +95,7 @@ def find_fonts(places: Iterable[str | Path] = ()) -> tuple[FontFile, ...]:
 def system_fonts(characters: Iterable[str]) -> Iterator[FontFile]:
     """Yield the fonts of the operating system that have any of ``characters``, those with the shortest names first.
 
-    There are none without matplotlib, which finds them. A font that cannot be read, or that has pixels of one size
-    instead of outlines, is left out.
+    matplotlib finds them; without it there are none. Fonts that cannot be read, and bitmap fonts, are left out.
     """
     if package_folder("matplotlib") is None:
         return
@@ -120,7 +119,7 @@ def split_fonts(
         fonts: as :func:`find_fonts` returns them.
         shares: split name to its share of the families, such as ``{"train": 0.8, "val": 0.2}``; each split
             gets at least one family.
-        seed: another seed, another division.
+        seed: another seed gives another division.
 
     Raises:
         DataError: there are fewer families than splits, or a share is not positive.
@@ -143,10 +142,9 @@ def split_fonts(
     total = sum(shares.values())
     for number, (name, share) in enumerate(shares.items(), start=1):
         passed += share
-        # each split gets at least one family, and so does each that follows
+        # each split gets at least one family, and leaves one for each later split
         end = min(max(round(count * passed / total), start + 1), count - (len(shares) - number))
-        chosen = set(families[start:end])
-        divided[name] = tuple(font for font in fonts if font.family in chosen)
+        divided[name] = tuple(font for font in fonts if font.family in families[start:end])
         start = end
     return divided
 
@@ -204,7 +202,7 @@ def read_fonts(path: Path) -> list[FontFile]:
 
 @lru_cache(maxsize=512)
 def load_face(font: FontFile, size: int) -> ImageFont.FreeTypeFont:
-    """Load a font at a size in pixels, without a shaping library: it may be missing, and would change the images."""
+    """Load a font at a size in pixels, without a shaping library, which may be missing and would change the images."""
     return ImageFont.truetype(font.path, size, index=font.index, layout_engine=ImageFont.Layout.BASIC)
 
 
@@ -213,7 +211,7 @@ class FontCoverage:
 
     Args:
         fonts: at least one.
-        characters: those that are to be drawn; the space needs no font.
+        characters: the characters to draw; the space needs no font.
     """
 
     def __init__(self, fonts: Sequence[FontFile], characters: Iterable[str]) -> None:
@@ -229,7 +227,7 @@ class FontCoverage:
         }
 
     def mask(self, text: str) -> int:
-        """Return the fonts that draw all of ``text``: bit n is set for ``fonts[n]``."""
+        """Return which fonts draw all of ``text``, as a mask: bit n is set for ``fonts[n]``."""
         mask = (1 << len(self.fonts)) - 1
         for character in set(text) - {" "}:
             mask &= self._masks.get(character, 0)
@@ -240,7 +238,7 @@ class FontCoverage:
         return [number for number in range(len(self.fonts)) if mask >> number & 1]
 
     def choose(self, text: str, rng: SeededRandom) -> FontFile:
-        """Return one of the fonts that draw all of ``text``, each with the same probability; there is at least one."""
+        """Choose one of the fonts that draw all of ``text``, with equal probabilities; there is at least one."""
         return self.fonts[rng.choice(self.numbers(self.mask(text)))]
 
     def missing(self) -> list[str]:
@@ -250,33 +248,35 @@ class FontCoverage:
     def notes(self) -> list[str]:
         """Return a sentence about the fonts that draw few of the characters; an empty list if there are none."""
         count = len(self._masks)
-        counts = [(font.name, len(drawn)) for font, drawn in zip(self.fonts, self.drawn, strict=True)]
-        poor = [f"{name} ({drawn or 'none; not used'})" for name, drawn in counts if drawn < _POOR * count]
-        what = f"of {count} characters, these fonts draw less than half"
-        return [f"{what}: {', '.join(poor)}"] if poor else []
+        poor = [
+            f"{font.name} ({len(drawn) or 'none; not used'})"
+            for font, drawn in zip(self.fonts, self.drawn, strict=True)
+            if len(drawn) < _POOR * count
+        ]
+        return [f"of {count} characters, these fonts draw less than half: {', '.join(poor)}"] if poor else []
 
 
 def needs_shaping(character: str) -> bool:
-    """Return whether the shape or place of a letter depends on its neighbors, so that it cannot be drawn alone."""
+    """Return True if the shape or place of a letter depends on its neighbors, so that it cannot be drawn alone."""
     from_the_right = unicodedata.bidirectional(character) in ("R", "AL")
     return from_the_right or any(low <= ord(character) <= high for low, high in _SHAPED)
 
 
 def drawable(font: FontFile, characters: Iterable[str]) -> frozenset[str]:
-    """Return those of ``characters`` that have a glyph of their own, with ink, in the font.
+    """Return those of ``characters`` for which the font has a glyph of their own, with ink.
 
-    Left out are characters that the font does not map; that it maps to a glyph which Unicode names
-    otherwise (fonts of mathematical symbols put arrows in the place of letters); that share their glyph
-    with many others (placeholders); or whose glyph is empty or the one for missing characters.
+    A character is left out if the font does not map it; if its glyph has the name of another character (fonts of
+    mathematical symbols have arrows in place of letters); if many characters share its glyph, which is then a
+    placeholder; or if its glyph is empty, or is the one for missing characters.
     """
-    gc.collect()  # the tables of a large font are cycles: 50 MB that Python would free much later
+    gc.collect()  # the tables of a large font refer to each other: 50 MB that Python would free much later
     with TTFont(font.path, lazy=True, fontNumber=font.index) as table:
         mapped: dict[int, str] = table.getBestCmap() or {}
         shared = Counter(mapped.values())
         misplaced = _misplaced(mapped)
         face = load_face(font, _SIZE)
-        # Boxes are compared first: they are cheap, and few characters have that of the absent ones. The
-        # pixels cannot be compared, since hinting makes different pixels of the same outline.
+        # Boxes are compared first: this is cheap, and few characters have the box of the absent glyph. Pixels cannot
+        # be compared, since hinting makes different pixels from the same outline.
         box_of_absent = face.getbbox(_NO_CHARACTER)
         glyphs = table.getGlyphSet()
         outline_of_absent = _outline(glyphs, _ABSENT)
@@ -293,9 +293,9 @@ def drawable(font: FontFile, characters: Iterable[str]) -> frozenset[str]:
 
 
 def _misplaced(mapped: Mapping[int, str]) -> frozenset[int]:
-    """Return code points of ASCII characters for which the font has others; all if most letters are so.
+    """Return the code points of ASCII characters that have the glyph of another character; all points if many have.
 
-    Fonts of mathematical symbols do this. The names of their glyphs show it.
+    Fonts of mathematical symbols are like this, and the names of their glyphs show it.
     """
     there = [code for code in range(33, 127) if code in mapped]
     wrong = frozenset(code for code in there if _names_another(mapped[code], code))
@@ -306,15 +306,17 @@ def _misplaced(mapped: Mapping[int, str]) -> frozenset[int]:
 
 
 def _names_another(glyph: str, code: int) -> bool:
-    """Return whether a glyph has the name of a symbol or of another character than ``code`` (ASCII)."""
+    """Return True if a glyph has the name of a symbol, or of another character than ``code`` (ASCII)."""
     if glyph in AGL2UV:
         return AGL2UV[glyph] != code
-    is_word = re.fullmatch(r"[A-Za-z]{4,}", glyph) is not None  # and no number, as uni0041 and cid00034 have
+    is_word = (
+        re.fullmatch(r"[A-Za-z]{4,}", glyph) is not None
+    )  # without a number, unlike uni0041 and cid00034
     return is_word and chr(code).isalnum() and not glyph.startswith(UV2AGL[code])
 
 
 def _outline(glyphs: Any, name: str) -> list[Any]:
-    """Return the strokes of a glyph; those of which it is composed are resolved."""
+    """Return the strokes of a glyph, with those of the glyphs that it is composed of."""
     pen = DecomposingRecordingPen(glyphs)
     if name in glyphs:
         glyphs[name].draw(pen)

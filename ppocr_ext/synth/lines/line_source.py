@@ -29,7 +29,7 @@ TextGenerator = RandomTextGenerator | CorpusTextGenerator
 
 @dataclass(frozen=True)
 class LineSplit:
-    """Combine the texts of a split and the fonts that draw them."""
+    """The texts of a split, and the fonts that draw them."""
 
     texts: RandomTexts | CorpusTexts
     fonts: tuple[FontFile, ...]
@@ -39,8 +39,8 @@ class LineSource:
     """Draw images of text lines; each depends only on seed, split and index.
 
     Args:
-        splits: by name, such as ``train``, ``val``, ``test``; any number.
-        style: how the lines look.
+        splits: the splits by name, such as ``train``, ``val``, ``test``.
+        style: the look of the lines.
         seed: another seed gives other images.
 
     Attributes:
@@ -59,14 +59,14 @@ class LineSource:
         self.style = style
         self.seed = seed
         self._splits = dict(splits)
-        for name, split in self._splits.items():
+        for name, split in splits.items():
             if not split.fonts:
                 raise DataError(f"fonts: the split {name} has none.", code="no_fonts")
         # equal splits share a generator
         generators = {split: split.texts.generator(split.fonts) for split in dict.fromkeys(splits.values())}
         self.max_length = max((split.texts.length[1] for split in splits.values()), default=0)
         self._generators = {name: generators[split] for name, split in self._splits.items()}
-        # a dictionary for all splits, in the order of the first if that has all characters
+        # the order of the first split, if it has all characters
         every = dict.fromkeys(c for generator in generators.values() for c in generator.characters)
         first = next(iter(generators.values()), None)
         ordered = first is None or len(first.characters) == len(every)
@@ -76,7 +76,7 @@ class LineSource:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything except the seed that determines the images; fonts, texts, photos by name and content.
+        """Return all that determines the images except the seed; fonts, texts, photos by name and content.
 
         Raises:
             DataError: a file of the corpus cannot be read.
@@ -92,7 +92,7 @@ class LineSource:
         """Return the text of an image without drawing it.
 
         Args:
-            stream: the name of a split, or that and ``/`` and anything (``train/3``) for other images of it.
+            stream: the name of a split; the name and ``/`` and any text (``train/3``) for other images of the split.
             index: number of the image.
         """
         return self._generator(stream).text(SeededRandom(self.seed, stream, index))
@@ -126,12 +126,12 @@ class LineOptions:
     """Describe the lines of one split as a command or a config gives them.
 
     Args:
-        corpus: text files, a text on each line; none for random characters.
-        characters: those to draw; None for digits and letters, or for all of a corpus.
+        corpus: text files, a text on each line; empty for random characters.
+        characters: characters to draw; None for digits and letters, or for all characters of a corpus.
         length: fewest and most characters of a line.
         rich_in: a text or a file with characters that are more frequent, and their share.
         skip_undrawable: leave out characters that no font draws; otherwise they are an error.
-        fonts: files, folders or packages; none for the packages that are installed.
+        fonts: files, folders or packages; empty for the installed packages.
         style: a mapping of the keys of :class:`LineStyle`; a range may be a single number, ``photos`` is a folder.
     """
 
@@ -144,7 +144,7 @@ class LineOptions:
     style: Mapping[str, Any] = field(default_factory=dict)
 
     def texts(self, spaces: bool) -> RandomTexts | CorpusTexts:
-        """Return the texts; ``spaces``: whether those of a corpus may have spaces.
+        """Return the texts; ``spaces`` is True if texts of a corpus may have spaces.
 
         Raises:
             DataError: ``bad_value``; the message starts with the option.

@@ -1,4 +1,4 @@
-"""Images of text lines: set with a font, turned and slanted, put on a background, and degraded."""
+"""Draw images of text lines: set the text, turn and slant it, put it on a background, and degrade the image."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BACKGROUNDS = ("plain", "gradient", "texture", "photo")
 PHOTO_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
 OFF: Range = (0, 0)
 
-# key -> least and greatest value that is accepted
+# key -> the least and the greatest value that is accepted
 _LIMITS: dict[str, Range] = {
     "sizes": (8, 1024),
     "margin": (0, 4),
@@ -44,26 +44,26 @@ _LIMITS: dict[str, Range] = {
 
 @dataclass(frozen=True)
 class LineStyle:
-    """Describe how lines look: ranges of the random values of each line; ``(0, 0)`` switches an effect off.
+    """The look of lines: ranges of the random values of each line; ``(0, 0)`` switches an effect off.
 
     Args:
         height: pixels of the image.
-        width: pixels; None for as wide as the text needs. A longer text is squeezed, a shorter one put anywhere.
-        sizes: font size, pixels; None for 0.55 to 0.85 of the height. Text that does not fit is set smaller.
+        width: pixels; None for the width of the text. A longer text is squeezed, a shorter one has a random place.
+        sizes: font size, pixels; None for 0.55 to 0.85 of the height. Text that does not fit is made smaller.
         margin: space before and after the text, shares of the height.
-        spacing: added between characters, shares of the font size.
-        rotation: degrees, counter-clockwise. A long line turns less, or it would not fit the height.
+        spacing: additional space between characters, shares of the font size.
+        rotation: degrees, counter-clockwise. A long line is turned less, to fit the height.
         shear: slant of the strokes, degrees.
         perspective: how far the corners of the text move, shares of its height.
         blur: standard deviation of a Gaussian, pixels.
-        shrink: factor by which the image is made smaller and enlarged again (up to 1: not at all); less for
-            small text, which has to stay legible.
+        shrink: factor by which the image is made smaller and enlarged again (up to 1: not at all); less for small
+            text, which must stay legible.
         noise: standard deviation, levels of 255.
         jpeg: quality of a JPEG compression.
         contrast: difference in brightness of text and background, levels of 255.
-        inverted: share of dark backgrounds, photos excluded; most of them have bright text.
-        backgrounds: of ``BACKGROUNDS``, each with the same probability.
-        photos: image files that ``photo`` cuts backgrounds from.
+        inverted: share of dark backgrounds, without photos; most of them have bright text.
+        backgrounds: some of ``BACKGROUNDS``, with equal probabilities.
+        photos: image files from which ``photo`` cuts backgrounds.
     """
 
     height: int = 48
@@ -88,8 +88,8 @@ class LineStyle:
         """Read a style as a command or a config gives it.
 
         Args:
-            options: names of the arguments; a range may be a single number or a list, ``photos`` is a folder.
-                None stands for the default.
+            options: values by name of the argument; a range may be a single number or a list, ``photos`` is a folder;
+                None gives the default.
 
         Raises:
             DataError: no photo can be used.
@@ -120,22 +120,30 @@ class LineStyle:
         Raises:
             DataError: ``bad_value``; the message starts with the name of the option.
         """
-        size = "16 to {} whole pixels"
+        width = self.width
         check_options(
-            ("height", is_whole(self.height, 16, 1024), self.height, size.format(1024)),
-            ("width", self.width is None or is_whole(self.width, 16, 8192), self.width, size.format(8192)),
+            ("height", is_whole(self.height, 16, 1024), self.height, "16 to 1024 whole pixels"),
+            ("width", width is None or is_whole(width, 16, 8192), width, "16 to 8192 whole pixels"),
         )
         for key, (least, most) in _LIMITS.items():
-            found = self.font_sizes if key == "sizes" else getattr(self, key)
+            value = self.font_sizes if key == "sizes" else getattr(self, key)
             expected = f"the least and the greatest value, from {least:g} to {most:g}"
-            check_options((key, is_range(found, least, most), found, expected))
-        share = is_range((self.inverted, self.inverted), 0, 1)
-        kinds = bool(self.backgrounds) and set(self.backgrounds) <= set(BACKGROUNDS)
-        photos = "photo" not in self.backgrounds or bool(self.photos)
+            check_options((key, is_range(value, least, most), value, expected))
+        kinds = self.backgrounds
         check_options(
-            ("inverted", share, self.inverted, "a share from 0 to 1"),
-            ("backgrounds", kinds, self.backgrounds, f"one or more of {', '.join(BACKGROUNDS)}"),
-            ("photos", photos, self.photos, "a folder of images, since backgrounds has photo"),
+            ("inverted", is_range((self.inverted, 1), 0, 1), self.inverted, "a share from 0 to 1"),
+            (
+                "backgrounds",
+                bool(kinds) and set(kinds) <= set(BACKGROUNDS),
+                kinds,
+                f"one or more of {', '.join(BACKGROUNDS)}",
+            ),
+            (
+                "photos",
+                "photo" not in kinds or bool(self.photos),
+                self.photos,
+                "a folder of images, since backgrounds has photo",
+            ),
         )
 
 
@@ -159,17 +167,17 @@ def find_photos(folder: str | Path) -> tuple[str, ...]:
 
 
 Color = tuple[float, float, float]  # blue, green, red: levels from 0 to 255
-_LEGIBLE = 13  # pixels: the ink of a line that is made smaller keeps at least this height
-_BLUR_OF_HEIGHT = 0.035  # the most blur, as a share of the height of the ink
-_EDGE = 1  # rows and columns at the border of the image that stay free of ink
-_RISE = 0.35  # a line rises by at most this share of its height from one end to the other
-_ROOM = 2  # times the font size: above the baseline, below it, and half of it before the first character
+_LEGIBLE = 13  # pixels: the least height of the ink when an image is made smaller
+_BLUR_OF_HEIGHT = 0.035  # limit of the blur, as a share of the height of the ink
+_EDGE = 1  # rows and columns without ink at the border of the image
+_RISE = 0.35  # limit of the rise of a line from one end to the other, as a share of its height
+_ROOM = 2  # in font sizes: room above and below the baseline; before the first character there is half of it
 _WEIGHTS = (0.114, 0.587, 0.299)  # of blue, green, red in brightness (ITU-R BT.601)
-_PALE = 4
-_COLORFUL = 2  # paper and walls are mostly pale, ink less so
-_DIM = 0.15  # share of lines whose ink is on the side with less contrast, if both sides have enough
-_ROWS = 128
-_COLUMNS = 1024  # pixels of the noise that textures and grain are cut from
+_PALE = 4  # paper and walls are mostly pale
+_COLORFUL = 2  # ink is less pale
+_DIM = 0.15  # share of lines whose ink has less contrast than it could have, if both bright and dark ink would do
+_ROWS = 128  # size in pixels of the noise from which textures and grain are cut
+_COLUMNS = 1024
 _PHOTO_SIDE = 2048  # pixels; a larger photo is made smaller
 
 
@@ -192,16 +200,14 @@ def paint(text: str, font: FontFile, style: LineStyle, rng: SeededRandom) -> np.
     image = back + share * (np.array(color, np.float32) - back)
     factor = min(rng.uniform(style.shrink), bent.shape[0] / _LEGIBLE)
     if factor > 1:
-        small = (max(1, round(width / factor)), max(1, round(height / factor)))
-        smaller = cv2.resize(image, small, interpolation=cv2.INTER_AREA)
-        image = cv2.resize(smaller, (width, height), interpolation=cv2.INTER_LINEAR)
+        size_of_small = (max(1, round(width / factor)), max(1, round(height / factor)))
+        small = cv2.resize(image, size_of_small, interpolation=cv2.INTER_AREA)
+        image = cv2.resize(small, (width, height), interpolation=cv2.INTER_LINEAR)
     sigma = min(rng.uniform(style.blur), _BLUR_OF_HEIGHT * bent.shape[0])
     if sigma >= 0.1:
         image = cv2.GaussianBlur(image, (0, 0), sigma)
     noise = grain(height, width, rng)
-    image = cv2.addWeighted(
-        image, 1, noise, rng.uniform(style.noise), 0, dtype=cv2.CV_8U
-    )  # rounds, saturates
+    image = cv2.addWeighted(image, 1, noise, rng.uniform(style.noise), 0, dtype=cv2.CV_8U)  # rounds and clips
     quality = round(rng.uniform(style.jpeg))
     if quality == 0:
         return image
@@ -212,17 +218,16 @@ def paint(text: str, font: FontFile, style: LineStyle, rng: SeededRandom) -> np.
 def set_line(text: str, font: FontFile, size: int, spacing: float) -> np.ndarray:
     """Draw ``text`` in one row: uint8 [h, w], 255 where there is ink, cut to the ink.
 
-    Letters are placed one by one, without kerning, so nothing depends on a shaping library, which may be
-    missing.
+    Letters are placed one by one, without kerning, since a shaping library may be missing.
 
     Args:
-        text: its characters are all in the font; at least one of them has ink.
+        text: all its characters are in the font, and at least one has ink.
         font: the font.
         size: pixels.
         spacing: pixels added after each character.
     """
     face = load_face(font, size)
-    clusters: list[str] = []  # characters with the accents over or under them
+    clusters: list[str] = []  # characters with their combining accents
     for character in text:
         if clusters and unicodedata.combining(character):
             clusters[-1] += character
@@ -233,7 +238,7 @@ def set_line(text: str, font: FontFile, size: int, spacing: float) -> np.ndarray
     for cluster in clusters:
         places.append(round(pen))
         pen += max(_advance(cluster, face) + spacing, 1.0)
-    room = _ROOM * size  # glyphs may reach beyond their advance
+    room = _ROOM * size  # since glyphs may be larger than their advance
     image = Image.new("L", (places[-1] + 2 * room, 2 * room))
     draw = ImageDraw.Draw(image)
     for x, cluster in zip(places, clusters, strict=True):
@@ -247,7 +252,7 @@ def _advance(cluster: str, face: ImageFont.FreeTypeFont) -> float:
 
 
 def bend(ink: np.ndarray, style: LineStyle, rng: SeededRandom) -> np.ndarray:
-    """Turn, slant and distort ``ink`` (uint8 [h, w]) in one step; no taller than the image allows."""
+    """Turn, slant and distort ``ink`` (uint8 [h, w]) in one step, and fit it into the height of the image."""
     height, width = ink.shape
     angle = math.radians(rng.uniform(style.rotation))
     most = math.atan(_RISE * height / width) if width > 2 * height else abs(angle)
@@ -263,7 +268,7 @@ def bend(ink: np.ndarray, style: LineStyle, rng: SeededRandom) -> np.ndarray:
     turned += [(rng.uniform((-reach, reach)), rng.uniform((-reach, reach))) for _ in corners]
     turned -= turned.min(axis=0)
     turned *= min(1.0, (style.height - 2 * _EDGE) / turned[:, 1].max())
-    columns, rows = np.ceil(turned.max(axis=0) - 1e-6).astype(int)  # a rounding error makes no pixel
+    columns, rows = np.ceil(turned.max(axis=0) - 1e-6).astype(int)  # a rounding error must not add a pixel
     matrix = cv2.getPerspectiveTransform(corners.astype(np.float32), turned.astype(np.float32))
     return cv2.warpPerspective(ink, matrix, (max(1, int(columns)), max(1, int(rows))), flags=cv2.INTER_LINEAR)
 
@@ -306,16 +311,18 @@ def background(height: int, width: int, style: LineStyle, rng: SeededRandom) -> 
 def with_ink(back: np.ndarray, style: LineStyle, rng: SeededRandom) -> tuple[np.ndarray, Color]:
     """Return a background and an ink whose brightness differs as much as the style asks.
 
-    The contrast of a background that has both dark and bright parts is reduced first.
+    A background with both dark and bright parts gets less contrast first.
 
     Args:
         back: float32 [h, w, 3].
-        style: for its ``contrast``.
+        style: its ``contrast`` is used.
         rng: chooses the ink.
     """
     least, most = style.contrast
     darkest, brightest = _extremes(back)
-    if max(darkest, 255 - brightest) < least:  # no ink fits: less contrast, moved towards black or white
+    if (
+        max(darkest, 255 - brightest) < least
+    ):  # no ink fits: reduce the contrast, and move it to black or white
         spread = min(brightest - darkest, 0.6 * (255 - least))
         low = 255 - spread if darkest + brightest >= 255 else 0.0
         scale = spread / max(brightest - darkest, 1e-6)
@@ -336,7 +343,7 @@ def grain(height: int, width: int, rng: SeededRandom) -> np.ndarray:
     tile = _noise_tile()
     top = rng.randbelow(_ROWS)
     left = rng.randbelow(_COLUMNS)
-    if height <= _ROWS and width <= _COLUMNS:  # a view, five times as fast as an index
+    if height <= _ROWS and width <= _COLUMNS:  # a slice is a view, five times as fast as indexing
         return tile[top : top + height, left : left + width]
     rows = np.arange(top, top + height) % _ROWS
     columns = np.arange(left, left + width) % _COLUMNS
@@ -345,26 +352,26 @@ def grain(height: int, width: int, rng: SeededRandom) -> np.ndarray:
 
 @lru_cache(maxsize=1)
 def _noise_tile() -> np.ndarray:
-    # RandomState's numbers are the same in all versions of NumPy; those of a Generator may change.
+    # RandomState gives the same numbers in all versions of NumPy; a Generator may change.
     tile = np.random.RandomState(20).standard_normal((_ROWS, _COLUMNS, 3)).astype(np.float32)
     return np.tile(tile, (2, 2, 1))
 
 
 def _tinted(level: float, rng: SeededRandom, paleness: int) -> Color:
-    """Return a color of the brightness ``level`` (0 to 255); strong colors are rarer with more ``paleness``."""
+    """Return a color of the brightness ``level`` (0 to 255); more ``paleness`` makes strong colors rarer."""
     level = min(255.0, max(0.0, level))
     strength = rng.random() ** paleness
     hue = (rng.random() * 255, rng.random() * 255, rng.random() * 255)
     own = sum(weight * channel for weight, channel in zip(_WEIGHTS, hue, strict=True))
     shift = [(channel - own) * strength for channel in hue]
-    # as far as no channel leaves its range: clipping would change the brightness
+    # the shift must not leave the range of a channel, since clipping would change the brightness
     room = min(((255 - level) if s > 0 else level) / max(abs(s), 1e-6) for s in shift)
     blue, green, red = (level + s * min(1.0, room) for s in shift)
     return blue, green, red
 
 
 def _extremes(back: np.ndarray) -> tuple[float, float]:
-    """Return the brightness of the darkest and the brightest part, over areas of some pixels."""
+    """Return the brightness of the darkest and the brightest area of some pixels."""
     height, width = back.shape[:2]
     small = cv2.resize(back, (max(1, width // 8), max(1, height // 8)), interpolation=cv2.INTER_AREA)
     levels = small.reshape(-1, 3) @ np.array(_WEIGHTS, np.float32)
@@ -383,7 +390,7 @@ def _ramp(height: int, width: int, rng: SeededRandom) -> np.ndarray:
 
 
 def _texture(height: int, width: int, rng: SeededRandom) -> np.ndarray:
-    """Return clouds and grain as of paper or cloth: float32 [height, width], some levels around 0."""
+    """Return clouds and grain like those of paper or cloth: float32 [height, width], some levels around 0."""
     plane = np.zeros((height, width), np.float32)
     for cell, reach in ((rng.whole((12, 40)), 9.0), (rng.whole((2, 5)), 5.0)):
         noise = grain(height // cell + 2, width // cell + 2, rng)[:, :, 0]
@@ -393,7 +400,7 @@ def _texture(height: int, width: int, rng: SeededRandom) -> np.ndarray:
 
 
 def _photo_crop(photos: Sequence[str], height: int, width: int, rng: SeededRandom) -> np.ndarray:
-    """Cut a part of a photo, at its own scale or smaller, mirrored where the photo is too narrow."""
+    """Cut a part out of a photo, at its own scale or smaller; a photo that is too small is mirrored at its edges."""
     photo = _photo(rng.choice(photos))
     scale = rng.uniform((1, max(1.0, min(4.0, photo.shape[0] / height, photo.shape[1] / width))))
     rows = round(height * scale)

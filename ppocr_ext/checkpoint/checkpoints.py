@@ -1,7 +1,7 @@
 """Checkpoints under PaddleOCR's names: ``NAME.pdparams``, ``NAME.pdopt``, ``NAME.states``; imports no Paddle.
 
-The three files of a checkpoint appear together, also if the process is killed. They are written under temporary names,
-a journal lists the renames, and then they are renamed; opening a checkpoint finishes a journal that was left.
+The three files of a checkpoint appear together, even if the process is killed. They are written under temporary names,
+a journal lists the renames, and then the files are renamed. Opening a checkpoint finishes the renames of a killed save.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ WRAPPERS = ("module.", "_layers.")  # prefixes that data-parallel wrappers add t
 
 @dataclass(frozen=True)
 class Position:
-    """Position of a run, and its length, which a checkpoint does not store.
+    """Position of a run, and its length. A checkpoint stores the position only.
 
     Attributes:
-        epoch: epochs completed.
-        step_in_epoch: steps (batches) done in the epoch after those.
-        global_step: steps done in all.
+        epoch: completed epochs.
+        step_in_epoch: steps (batches) done in the current epoch.
+        global_step: all steps done.
         epochs: epochs of the whole run; 0 if unknown.
         steps_per_epoch: batches of one epoch in this process; 0 if unknown.
     """
@@ -80,28 +80,28 @@ class Position:
 
 @dataclass(frozen=True)
 class TrainState:
-    """Content of ``NAME.states``: what resuming a run needs besides weights and optimizer state.
+    """Content of ``NAME.states``: what a resumed run needs besides weights and optimizer state.
 
     Attributes:
         position: epochs and steps done.
         best: the best evaluation so far; empty before the first.
-        parameter_names: name that Paddle generated, by the name in the model.
+        parameter_names: the name that Paddle generated, by the name in the model.
         frozen: digest of each frozen sub-model.
         total_steps: steps of the whole run; None in PaddleOCR's checkpoints.
         optimizer: ``Optimizer.name``; None in PaddleOCR's checkpoints.
         scaler: state of the AMP scaler.
         loss: state of the loss, such as centers.
         charset_digest: digest of the dictionary; None in PaddleOCR's checkpoints.
-        hooks: what hooks keep, by their names; None if none keeps anything.
-        raw_weights: of a checkpoint with averaged weights, those that a resumed run continues with, by name.
+        hooks: state of the hooks by their names; None if no hook has one.
+        raw_weights: in a checkpoint with averaged weights, the weights that a resumed run continues with, by name.
         sample_seeds: ``data.sample_seeds.SCHEME``; None in PaddleOCR's checkpoints.
         views: seed and count of the views of a teacher cache; None without one.
         accumulate: ``Global.accumulate``; None for 1.
-        engines: what computes each frozen sub-model that is compiled; None if none is.
-        unreached: names of trained parameters without a gradient so far; None in PaddleOCR's and older checkpoints.
-        processes: of the run; None in checkpoints of others, and of older versions.
-        settings: labels, losses and indicator (:mod:`ppocr_ext.run.host_config`); empty likewise.
-        files: SHA-256 of the other two files by their endings, from :func:`write_checkpoint`; None in PaddleOCR's.
+        engines: the engine of each compiled frozen sub-model; None if none is compiled.
+        unreached: trained parameters that had no gradient yet; None in PaddleOCR's and older checkpoints.
+        processes: of the run; None in PaddleOCR's and older checkpoints.
+        settings: labels, losses and indicator (:func:`ppocr_ext.run.host_config.settings_of`); empty in older ones.
+        files: SHA-256 of the other two files by their endings; None in PaddleOCR's checkpoints.
     """
 
     position: Position = field(default_factory=Position)
@@ -126,7 +126,7 @@ class TrainState:
 
     @property
     def is_empty(self) -> bool:
-        """True if it is of no run: of weights that were extracted."""
+        """True for extracted weights, which belong to no run."""
         return self.position.global_step == self.position.epoch == 0 and not self.parameter_names
 
     def to_dict(self) -> dict[str, Any]:
@@ -150,8 +150,15 @@ class TrainState:
         return cls(Position(**counts), best, **ours)
 
 
+def checkpoint_prefix(path: str | Path) -> Path:
+    """Return the path of a checkpoint without one of the three endings; no file is read or renamed."""
+    text = str(path)
+    ending = next((ending for ending in ENDINGS if text.endswith(ending)), "")
+    return Path(text.removesuffix(ending))
+
+
 class Checkpoint:
-    """The files of one checkpoint. Opening it finishes a save that was killed.
+    """The files of one checkpoint. Opening it finishes the renames of a killed save.
 
     Args:
         path: the checkpoint, with or without one of the three endings.
@@ -160,13 +167,11 @@ class Checkpoint:
         prefix: path without an ending.
 
     Raises:
-        WeightsError: a journal has another form, and there are no weights.
+        WeightsError: the journal is not valid, and there are no weights.
     """
 
     def __init__(self, path: str | Path) -> None:
-        text = str(path)
-        ending = next((ending for ending in ENDINGS if text.endswith(ending)), "")
-        self.prefix = Path(text.removesuffix(ending))
+        self.prefix = checkpoint_prefix(path)
         apply_journal(self.prefix)
 
     def file(self, ending: str) -> Path:
@@ -174,10 +179,10 @@ class Checkpoint:
         return Path(f"{self.prefix}{ending}")
 
     def weights_file(self) -> Path:
-        """Return ``NAME.pdparams``; of official weights the file in the cache, downloaded if it is not there.
+        """Return ``NAME.pdparams``; for official weights the file in the cache, downloaded if needed.
 
         Raises:
-            WeightsError: it is missing; the message names the checkpoints in that folder.
+            WeightsError: the file is missing; the message names the checkpoints in its folder.
         """
         official = official_file(str(self.prefix))
         if official is not None:
@@ -190,19 +195,19 @@ class Checkpoint:
         """Return the weights by name.
 
         Raises:
-            WeightsError: the file is missing, damaged, or holds something else.
+            WeightsError: the file is missing or damaged, or holds something else.
         """
         return read_state(self.weights_file())
 
     def models(self) -> set[str]:
-        """Return the first parts of the weights' names: the sub-models, if it is a checkpoint of several."""
+        """Return the first part of each weight's name: the sub-models, in a checkpoint of a distillation."""
         return {unwrapped(name).split(".", 1)[0] for name in self.weights()}
 
     def optimizer_state(self) -> dict[str, Any] | None:
         """Return the state of the optimizer by Paddle's generated names; None without ``NAME.pdopt``.
 
         Raises:
-            WeightsError: the file is damaged, or of another save than ``NAME.states``.
+            WeightsError: the file is damaged, or belongs to another save than ``NAME.states``.
         """
         file = self.file(".pdopt")
         if not file.is_file():
@@ -221,7 +226,7 @@ class Checkpoint:
         """Return the content of ``NAME.states``; without that file, the state of a run that has not begun.
 
         Raises:
-            WeightsError: the file is damaged or holds something else, or the weights are of another save.
+            WeightsError: the file is damaged or holds something else, or the weights belong to another save.
         """
         file = self.file(".states")
         states = self._states()
@@ -244,15 +249,15 @@ class Checkpoint:
         return states
 
     def _require_same_save(self, ending: str, states: Mapping[str, Any]) -> None:
-        """Refuse the file with ``ending`` if ``states`` were saved with another one.
+        """Compare the digest of the file with ``ending`` with the one in ``states``.
 
         Raises:
-            WeightsError: the two are of different saves.
+            WeightsError: the two files belong to different saves.
         """
         file = self.file(ending)
         digests = states.get("files")
         if not isinstance(digests, dict) or ending not in digests or not file.is_file():
-            return  # PaddleOCR writes no digests; a reader of the missing file says that it is missing
+            return  # PaddleOCR writes no digests; a missing file is reported where it is read
         if file_digest(file) != digests[ending]:
             read_plain_pickle(file)  # raises an error if it is damaged
             raise WeightsError(
@@ -281,7 +286,7 @@ def write_checkpoint(prefix: Path, weights: Mapping[str, Any], optimizer: Any, s
 
 
 def why_missing(path: str | Path) -> str:
-    """Return the message for ``path`` where no weights are: it names the checkpoints in that folder."""
+    """Return the error message for a ``path`` without weights; it names the checkpoints in the folder."""
     folder = Path(path)
     if (refusal := other_format(path)) is not None:
         return refusal
@@ -294,10 +299,7 @@ def why_missing(path: str | Path) -> str:
 
 
 def _checkpoints_in(folder: Path) -> str:
-    """Return a hint with the checkpoints in ``folder``; empty if it has none."""
-    names = sorted(str(file.with_suffix("")) for file in folder.glob("*.pdparams"))
-    latest = str(folder / "latest")
-    if latest not in names:
-        return f" Fix: give {shortened(names, SHOWN, ' or ')}." if names else ""
-    others = [name for name in names if name != latest]
-    return f" Fix: give {latest}{f' (or {shortened(others, SHOWN)})' if others else ''}."
+    """Return a hint that names the checkpoints in ``folder``, `latest` first; empty if it has none."""
+    files = sorted(folder.glob("*.pdparams"), key=lambda file: (file.stem != "latest", file))
+    names = [str(file.with_suffix("")) for file in files]
+    return f" Fix: give {shortened(names, SHOWN, ' or ')}." if names else ""

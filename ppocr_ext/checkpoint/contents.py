@@ -1,4 +1,4 @@
-"""Say what a checkpoint holds and how well it reads, check its numbers, take a sub-model out; imports no Paddle."""
+"""Describe the content and the accuracy of a checkpoint, check its numbers, extract a sub-model; imports no Paddle."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint, TrainState, unwrapped
-from ppocr_ext.checkpoint.class_rows import class_axis
 from ppocr_ext.checkpoint.files import read_state
+from ppocr_ext.checkpoint.weight_match import class_axis
 from ppocr_ext.errors import DataError, WeightsError
 from ppocr_ext.io.atomic import atomic_writer
 from ppocr_ext.messages import metric_text
@@ -33,13 +33,13 @@ def require_usable_values(file: Path, values: Mapping[str, np.ndarray]) -> None:
 
     Args:
         file: for the message.
-        values: by name; a part (``Student``, ``backbone``) is what stands before the first dot.
+        values: by name. The name before the first dot is the part (``Student``, ``backbone``).
 
     Raises:
-        WeightsError: an entry is not of real numbers, is not finite, or is a negative variance; or all matrices of a
-            part are zero.
+        WeightsError: an entry does not hold real numbers, is not finite, or is a negative variance; or all matrices of
+            a part are zero.
     """
-    filled: dict[str, list[bool]] = {}  # of each part, whether a matrix has a number other than 0
+    filled: dict[str, list[bool]] = {}  # for each matrix of a part, whether it has a number other than 0
     for name, value in values.items():
         problem, code = _problem(name, value)
         if problem:
@@ -49,7 +49,7 @@ def require_usable_values(file: Path, values: Mapping[str, np.ndarray]) -> None:
     for part, matrices in filled.items():
         if len(matrices) > 1 and not any(matrices):  # a network may begin with one matrix of zeros
             raise WeightsError(
-                f"{file}: all {len(matrices)} matrices of {part!r} are 0, so that it computes nothing. {_FIX}",
+                f"{file}: all {len(matrices)} matrices of {part!r} are 0, so it computes nothing. {_FIX}",
                 code="zero_weights",
             )
 
@@ -60,21 +60,21 @@ def not_finite(values: Mapping[str, Any]) -> list[str]:
 
 
 def _problem(name: str, value: np.ndarray) -> tuple[str, str]:
-    """Return what is wrong with an entry, and the code of the error; both empty if nothing is."""
+    """Return what is wrong with an entry, and the code of the error; both are empty if it is fine."""
     if value.dtype.kind not in "biuf":
-        return f"is of type {value.dtype}, not of real numbers", "bad_content"
+        return f"has the type {value.dtype}, not real numbers", "bad_content"
     if value.dtype.kind != "f":
         return "", ""
     if not np.isfinite(value).all():
         wrong = int(value.size - np.isfinite(value).sum())
         return f"has {wrong:,} of {value.size:,} numbers that are NaN or infinite", "nonfinite_weights"
-    if name.endswith("._variance") and (value < 0).any():  # of BatchNorm, which takes its root
+    if name.endswith("._variance") and (value < 0).any():  # BatchNorm takes its root
         return f"is a variance, but has negative numbers (least {value.min():.3g})", "negative_variance"
     return "", ""
 
 
 def weights_note(state: TrainState) -> str | None:
-    """Return what kind of weights a checkpoint holds; None if its run averaged none."""
+    """Return whether the weights of a checkpoint are averaged or raw; None if its run did not average."""
     if state.raw_weights:
         return "averaged weights (Global.ema); the raw ones are in its training state"
     if EMA in (state.hooks or {}):
@@ -83,10 +83,10 @@ def weights_note(state: TrainState) -> str | None:
 
 
 def require_usable_averages(checkpoint: Checkpoint, state: TrainState) -> None:
-    """Check the averaged and the raw weights in the training state of a checkpoint, as its weights are checked.
+    """Check the averaged and the raw weights in the training state by :func:`require_usable_values`.
 
     Raises:
-        WeightsError: see :func:`ppocr_ext.checkpoint.contents.require_usable_values`.
+        WeightsError: they are not usable.
     """
     for values in (average_in(state.hooks or {}), state.raw_weights or {}):
         require_usable_values(checkpoint.file(".states"), values)
@@ -98,10 +98,10 @@ def average_in(hook_states: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def other_weights(checkpoint: Checkpoint) -> dict[str, np.ndarray]:
-    """Return the weights that a checkpoint does not hold as its own: the raw ones, or the averaged ones.
+    """Return the other weights of a checkpoint with raw and averaged ones: those that are not in ``NAME.pdparams``.
 
     Raises:
-        WeightsError: it has only one kind, or the others have no usable numbers.
+        WeightsError: it has only one kind, or the numbers of the others are not usable.
     """
     state = checkpoint.train_state()
     require_usable_averages(checkpoint, state)
@@ -115,15 +115,15 @@ def other_weights(checkpoint: Checkpoint) -> dict[str, np.ndarray]:
 
 
 def is_start(best: Mapping[str, Any]) -> bool:
-    """Return True if the best evaluation is that of the weights that its run started from."""
+    """Return True if the best evaluation is the one of the start weights."""
     return best.get("best_epoch") == 0
 
 
 def own_metrics(name: str, state: TrainState) -> Mapping[str, Any]:
-    """Return the evaluation of the very weights of a checkpoint; empty if there was none.
+    """Return the evaluation of exactly the weights of a checkpoint; empty if there was none.
 
     Args:
-        name: of the checkpoint, such as ``latest``.
+        name: such as ``latest``.
         state: its training state.
     """
     if name == BEST or state.is_empty:  # extracted weights have no step
@@ -139,13 +139,13 @@ def checkpoint_line(path: str | Path, shown_as: str = "") -> str:
 
     Args:
         path: the checkpoint.
-        shown_as: in place of its path.
+        shown_as: shown instead of the path.
     """
     checkpoint = Checkpoint(path)
     shown_as = shown_as or str(checkpoint.prefix)
     try:
         state = checkpoint.train_state()
-    except WeightsError as error:  # an error only for a resume, which reads the state again
+    except WeightsError as error:  # only a resume needs the state, and reads it again
         return f"{shown_as}: step and accuracy are not known: {str(error).splitlines()[0]}"
     metrics = own_metrics(checkpoint.prefix.name, state)
     facts = [] if state.is_empty else [f"step {state.position.global_step}"]
@@ -159,8 +159,8 @@ def checkpoint_line(path: str | Path, shown_as: str = "") -> str:
 
 
 def _shown(metrics: Mapping[str, Any]) -> list[str]:
-    """Return the name of the accuracy, or of the first number of a metric without one, in a list; or an empty list."""
-    # a file may hold anything
+    """Return a list with the name of the accuracy, or else of the first number of the metric; empty without numbers."""
+    # the state may come from any file
     names = [
         str(name)
         for name, value in metrics.items()
@@ -188,7 +188,7 @@ class Part:
 
 
 def parts_of(weights: Mapping[str, np.ndarray]) -> list[Part]:
-    """Return the parts of the networks in a file, in its order: backbone, neck, and each branch of the head."""
+    """Return the parts of the networks in a file, in its order: backbone, neck, each branch of the head."""
     parts: dict[str, dict[str, tuple[int, ...]]] = {}
     for name, value in weights.items():
         parts.setdefault(_part(unwrapped(name)), {})[name] = tuple(value.shape)
@@ -200,13 +200,13 @@ def _part(name: str) -> str:
     place = next((index for index, word in enumerate(words[:2]) if word in _PARTS), None)
     if place is None:
         return words[0]
-    # a MultiHead has a layer for each branch; a single head has its weights at once
+    # a MultiHead has one more level: a layer for each branch
     branches = words[place] == "head" and len(words) > place + 3
     return ".".join(words[: place + 1 + branches])
 
 
 def branch_classes(weights: Mapping[str, np.ndarray]) -> dict[str, int]:
-    """Return the classes of each branch: ``{"Student CTC": 11}``; of NRTR without the row that nothing uses."""
+    """Return the classes of each branch: ``{"Student CTC": 11}``; for NRTR without its unused row."""
     counts = {}
     for name, value in weights.items():
         kind, axis = class_axis(name) or ("", 0)
@@ -224,25 +224,22 @@ def extract(checkpoint: Checkpoint, sub_model: str, target: Path) -> int:
     refused.
 
     Args:
-        checkpoint: of several sub-models.
-        sub_model: the one to take.
+        checkpoint: of a distillation.
+        sub_model: the one to extract.
         target: path of the new checkpoint, without an ending.
 
     Returns:
-        How many entries were written, each equal in every bit to the one in the checkpoint.
+        Number of the written entries, which are bit for bit those of the checkpoint.
 
     Raises:
-        WeightsError: there is no such sub-model, or the file that was written is not equal.
+        WeightsError: there is no such sub-model, or the written file differs.
         DataError: the target exists.
     """
-    weights = checkpoint.weights()
-    entries = {
-        plain.removeprefix(f"{sub_model}."): value
-        for plain, value in ((unwrapped(name), value) for name, value in weights.items())
-        if plain.startswith(f"{sub_model}.")
-    }
+    weights = {unwrapped(name): value for name, value in checkpoint.weights().items()}
+    prefix = f"{sub_model}."
+    entries = {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
     if not entries:
-        names = sorted({unwrapped(name).split(".", 1)[0] for name in weights})
+        names = sorted({name.split(".", 1)[0] for name in weights})
         fix = (
             "use it as it is: it holds a single model"
             if set(names) & set(_PARTS)
@@ -263,10 +260,10 @@ def write_weights(target: Path, weights: Mapping[str, np.ndarray], state: TrainS
     Args:
         target: path of the checkpoint, without an ending.
         weights: by name.
-        state: of it only the best evaluation and the digest of the dictionary are kept.
+        state: the best evaluation and the digest of the dictionary are taken from it.
 
     Raises:
-        WeightsError: the file that was written is not equal.
+        WeightsError: the written file differs.
         DataError: the target exists.
     """
     files = [Path(f"{target}{ending}") for ending in (".pdparams", ".states")]

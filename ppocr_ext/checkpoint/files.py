@@ -1,8 +1,8 @@
 """The files of checkpoints: read without running their code, written as a whole, renamed together; imports no Paddle.
 
 ``.pdparams``, ``.pdopt`` and ``.states`` are pickles, read by :mod:`ppocr_ext.io.plain_pickle`. A journal lists the
-renames that are still to do. It may come from anywhere, as weights do: its renames are done only if it has the form
-that :func:`write_journal` writes, the files of one checkpoint in one folder.
+renames that are still to do. Like weights, a journal may come from anywhere. So its renames are done only if they are
+those that :func:`write_journal` writes: of the three files of one checkpoint, within its folder.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import json
 import re
 import secrets
 import stat
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,6 @@ from ppocr_ext.errors import WeightsError
 from ppocr_ext.io.atomic import atomic_writer, remove_temporary_files, write_text
 from ppocr_ext.io.plain_pickle import PlainPickleError, load_plain_pickle
 from ppocr_ext.limits import json_object, read_at_most
-from ppocr_ext.messages import LOG
 
 NAME_TABLE = "StructuredToParameterName@@"  # what paddle.save adds to the tensors
 
@@ -73,7 +71,7 @@ def read_state(path: Path) -> dict[str, np.ndarray]:
     Tensors that Paddle wrote as ``(name, array)`` are unwrapped; its table of names is dropped.
 
     Raises:
-        WeightsError: the file cannot be read, or holds something else than arrays by name.
+        WeightsError: the file cannot be read, or does not hold arrays by name.
     """
     content = read_plain_pickle(path)
     if not isinstance(content, dict):
@@ -116,7 +114,7 @@ def write_temporary(path: Path, content: bytes) -> Path:
 
 
 def write_all_temporary(contents: Mapping[Path, bytes]) -> dict[Path, Path]:
-    """Write a temporary file for each path, or none if one cannot be written; return them by path."""
+    """Write a temporary file for each path, and return them by path; if one cannot be written, remove them all."""
     files: dict[Path, Path] = {}
     try:
         for path, content in contents.items():
@@ -143,15 +141,11 @@ def _journal_of(prefix: Path) -> Path:
 
 def write_journal(prefix: Path, renames: Mapping[str, str]) -> None:
     """Write the journal of the checkpoint ``prefix``: temporary name to final name."""
-    journal = _journal_of(prefix)
-    if journal.is_dir() and not journal.is_symlink():  # a file cannot replace a folder
-        other = journal.rename(tempfile.mkdtemp(prefix=f"{journal.name}.", dir=journal.parent))
-        LOG.warning("%s is a folder; it is now called %s.", journal, other.name)
-    write_text(journal, json.dumps(renames))
+    write_text(_journal_of(prefix), json.dumps(renames))
 
 
 def finish_journal(prefix: Path) -> None:
-    """Do the renames of the journal of ``prefix`` and remove it; only for the process that saves there.
+    """Do the renames of the journal of ``prefix``, and remove it; only the process that saves there may do so.
 
     Raises:
         WeightsError: see :func:`apply_journal`.
@@ -161,13 +155,13 @@ def finish_journal(prefix: Path) -> None:
 
 
 def apply_journal(prefix: Path) -> bool:
-    """Do the renames that a killed process had written down but not finished; return True if there were any.
+    """Do the renames that a killed save has left; return True if there were any.
 
-    The journal stays: after a reader has read it, the run may have written its next one. A journal of another form is
-    ignored if there are weights without it; loading them warns of it.
+    The journal stays, since the run may have written its next one meanwhile. A journal that is not valid is ignored if
+    there are weights; loading them warns of it.
 
     Raises:
-        WeightsError: the journal has another form, and there are no weights.
+        WeightsError: the journal is not valid, and there are no weights.
     """
     try:
         renames = read_journal(prefix)
@@ -176,7 +170,7 @@ def apply_journal(prefix: Path) -> bool:
             raise
         return False
     for temporary, final in renames.items():
-        with contextlib.suppress(FileNotFoundError):  # another process has just done it
+        with contextlib.suppress(FileNotFoundError):  # another process was faster
             (prefix.parent / temporary).replace(prefix.parent / final)
     return bool(renames)
 
@@ -188,7 +182,7 @@ def read_journal(prefix: Path) -> dict[str, str]:
         Temporary name to final name, both in the folder of ``prefix``.
 
     Raises:
-        WeightsError: the journal does not have the form in which a checkpoint is written.
+        WeightsError: the journal is not valid.
     """
     journal = _journal_of(prefix)
     try:
@@ -203,11 +197,11 @@ def read_journal(prefix: Path) -> dict[str, str]:
 
 
 def _require_file(path: Path) -> None:
-    """Refuse a link, which may lead to any file, a folder and a pipe.
+    """Refuse anything but a regular file: a link may lead to any file.
 
     Raises:
         OSError: there is nothing at ``path``.
-        ValueError: there is no regular file.
+        ValueError: it is not a regular file.
     """
     if not stat.S_ISREG(path.lstat().st_mode):
         raise ValueError(f"{path.name} is a link, a folder or a pipe, not a file")
@@ -226,21 +220,21 @@ def _renames(prefix: Path, content: dict[str, Any]) -> dict[str, str]:
 
 
 def names_in(folder: Path) -> list[str]:
-    """Return the names of the checkpoints that a run left in ``folder``: ``latest`` first, then by name."""
+    """Return the names of a run's checkpoints in ``folder``: ``latest`` first, the others sorted."""
     names = {file.name.removesuffix(".pdparams") for file in folder.glob("*.pdparams")}
     ours = [name for name in names if _NAMES.fullmatch(name)]
     return sorted(ours, key=lambda name: (name != "latest", name))
 
 
 def finish_saves(folder: Path) -> None:
-    """Finish the saves of killed processes in ``folder``, and remove the temporary files that no save needs.
+    """Finish the saves of killed processes in ``folder``, and remove temporary files that are left.
 
-    No other process may save there meanwhile.
+    No other process may save there at the same time.
     """
     for journal in folder.glob(f"*{_JOURNAL}"):
         try:
             finish_journal(folder / journal.name.removesuffix(_JOURNAL))
-        except WeightsError:  # not one of ours; who opens that checkpoint is told
+        except WeightsError:  # not one of ours; opening that checkpoint reports it
             return
     remove_temporary_files(folder)
 
@@ -255,16 +249,12 @@ def remove_checkpoints(folder: Path, names: Sequence[str]) -> None:
 def keep_newest(folder: Path, name: str, count: int) -> None:
     """Keep the ``count`` newest checkpoints ``iter_epoch_N`` up to ``name``, which has just been saved.
 
-    Later ones stay: the run has gone back to an earlier checkpoint and writes them again.
+    Later ones stay: the run was resumed from an earlier checkpoint, and writes them again.
     """
-    if (saved := _epoch(name)) is not None:
-        remove_checkpoints(folder, epoch_names(folder, saved)[:-count])
-
-
-def epoch_names(folder: Path, last: int) -> list[str]:
-    """Return the names of the checkpoints ``iter_epoch_N`` up to the epoch ``last``, in their order."""
-    epochs = {epoch: name for name in names_in(folder) if (epoch := _epoch(name)) is not None}
-    return [epochs[epoch] for epoch in sorted(epochs) if epoch <= last]
+    if (last := _epoch(name)) is not None:
+        epochs = {epoch: name for name in names_in(folder) if (epoch := _epoch(name)) is not None}
+        earlier = [epochs[epoch] for epoch in sorted(epochs) if epoch <= last]
+        remove_checkpoints(folder, earlier[:-count])
 
 
 def _epoch(name: str) -> int | None:

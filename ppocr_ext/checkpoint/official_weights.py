@@ -1,7 +1,6 @@
-"""Official weights: the table of names, and the download into the cache folder, once, checked, never executed.
+"""Official weights: a table of names, and their download into the cache folder. Downloaded files are checked, not run.
 
-official_weights.json has the entries; its `sources` say which file of which release states them. A broken download is
-continued.
+official_weights.json has the table; its `sources` name the file and the release that each entry was taken from.
 """
 
 from __future__ import annotations
@@ -29,10 +28,8 @@ from ppocr_ext.io.resources import CACHE_VARIABLE, cache_folder, file_digest
 from ppocr_ext.limits import read_at_most
 from ppocr_ext.messages import LOG, did_you_mean, near_match
 
-_SAFETENSORS = (
-    "_safetensors",
-    "-safetensors",
-)  # how repositories with weights in the other format are called
+# endings of the names of repositories that have weights in the other format
+_SAFETENSORS = ("_safetensors", "-safetensors")
 
 try:
     import fcntl
@@ -43,8 +40,6 @@ TIMEOUT = 30  # seconds without a byte
 CHUNK = 1 << 20
 DOWNLOAD_LIMIT = 4 << 30  # bytes
 MEMBER_LIMIT = 2 << 30  # bytes of a file that is read from a tar
-PICKLE_START = b"\x80"
-PICKLE_END = b"."  # of every file that paddle.save writes
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -55,17 +50,17 @@ class OfficialWeights:
     Attributes:
         name: as a config writes it, `PP-OCRv5_mobile_rec`.
         address: of the file, HTTPS.
-        source: the file that states the address, with its version.
-        kind: `"pdparams"`, or `"tar"`: then `member` is the one file that is read from it.
+        source: the file that the address was taken from, with its version.
+        kind: `"pdparams"`, or `"tar"` (only `member` is read from the tar).
         config: the official config of the network.
-        dictionary: its path in PaddleOCR; None: no published dictionary has that many classes.
-        classes: CTC classes, the blank and the space included.
-        config_dictionary: the dictionary of `config`, where the one of the weights is not known to be it.
-        branches: heads that the file has weights of: `ctc`, `gtc`, `sar`.
-        tried: False: the file was never opened by the authors of this table.
-        member: path inside a tar.
-        prefix: in front of the names of the recogniser, in a file that has several.
-        sha256: published digest; None where none is published.
+        dictionary: its path in PaddleOCR; None if no published dictionary has that many classes.
+        classes: CTC classes, with the blank and the space.
+        config_dictionary: the dictionary of `config`, if the weights may have another one.
+        branches: heads in the file: `ctc`, `gtc`, `sar`.
+        tried: False if the authors of this table never opened the file.
+        member: path inside the tar.
+        prefix: of the names of the recogniser, in a file of several networks.
+        sha256: published digest; None if none is published.
     """
 
     name: str
@@ -84,12 +79,12 @@ class OfficialWeights:
 
     @property
     def file(self) -> Path:
-        """Return where the weights lie, or will lie, in the cache folder."""
+        """The path of the weights in the cache folder, downloaded or not."""
         return cache_folder("weights") / f"{self.name}.pdparams"
 
     @property
     def its_dictionary(self) -> str:
-        """Return which dictionary the weights have, for messages and lists."""
+        """The dictionary of the weights, for messages and lists."""
         return (
             self.dictionary
             or "not included. Take `PostProcess.character_dict` from the inference.yml of the released model "
@@ -127,9 +122,9 @@ def official(name: str) -> OfficialWeights:
 
 
 def is_official(value: str) -> bool:
-    """Return whether ``value`` names official weights, and no checkpoint here has that name.
+    """Return True if ``value`` names official weights, and no file of weights has this path.
 
-    A folder without a ``.pdparams`` is none: PaddleX unpacks inference models to folders with these names.
+    A folder of this name without a ``.pdparams`` does not count: PaddleX unpacks inference models to such folders.
     """
     here = Path(value)
     return (
@@ -141,24 +136,24 @@ def is_official(value: str) -> bool:
 
 
 def pin_file(weights: OfficialWeights) -> Path:
-    """Return the file that keeps the digest of the first file that was called `weights`."""
+    """Return the file that stores the digest of the first file that was downloaded under this name."""
     return weights.file.with_suffix(".sha256")
 
 
 def known_digest(weights: OfficialWeights) -> str | None:
-    """Return the published digest, or else the one that was kept; None if there is neither."""
+    """Return the published digest, else the stored one; None if there is neither."""
     if weights.sha256 is None and pin_file(weights).exists():
         return read_at_most(pin_file(weights), 100).decode("ascii", "replace").strip()
     return weights.sha256
 
 
 def digest_of(weights: OfficialWeights) -> str:
-    """Return the SHA-256 of the file of `weights`, which a download has compared with it."""
+    """Return the SHA-256 of the file of `weights`, which was checked when the file was fetched."""
     return known_digest(weights) or file_digest(weights.file)
 
 
 def digest_line(weights: OfficialWeights) -> str:
-    """Return a line with the digest of the file of `weights`, and who says that it is the right one."""
+    """Return a line with the digest of the file of `weights`, and the origin of this digest."""
     file = pin_file(weights) if pin_file(weights).exists() else weights.file
     since = datetime.date.fromtimestamp(file.stat().st_mtime)
     unpublished = f"none is published; kept since {since}, when a file of this name was first used here"
@@ -174,13 +169,13 @@ def about(value: str | Path) -> str:
 
 
 def similar_name(value: str) -> str | None:
-    """Return the official name that ``value`` is a misspelling of, or its file's path; None if it is near none."""
+    """Return the official name that ``value`` misspells, or that its file name contains; None if there is none."""
     name = Path(value).name.removesuffix(".pdparams").removesuffix("_pretrained")
     return near_match(name, table(), cutoff=0.85)
 
 
 def other_format(path: str | Path) -> str | None:
-    """Return why ``path`` cannot be loaded if it is in the safetensors format, or a folder of such files; else None.
+    """Return an error message if ``path`` is a safetensors file, or a folder of such files; else None.
 
     The message names the `.pdparams` to use instead.
     """
@@ -218,10 +213,10 @@ def official_file(value: str) -> Path | None:
 def fetch(weights: OfficialWeights) -> Path:
     """Return the file of `weights`; download it if it is not in the cache folder.
 
-    Processes that ask at the same time wait for the one that downloads (not on Windows, which lacks such locks).
+    If several processes ask at once, one downloads and the others wait (not on Windows, which lacks such locks).
 
     Raises:
-        WeightsError: it cannot be downloaded, holds no weights, or differs from its digest. The message has the
+        WeightsError: the file cannot be downloaded, holds no weights, or differs from its digest. The message has the
             address and the folder.
     """
     file = weights.file
@@ -229,7 +224,7 @@ def fetch(weights: OfficialWeights) -> Path:
         file.parent.mkdir(parents=True, exist_ok=True)
         lock = os.fdopen(own_file(file.with_suffix(".lock"), os.O_WRONLY | os.O_CREAT), "w")
     except OSError as error:
-        if file.is_file():  # in a folder that others fill, and this user may only read
+        if file.is_file():  # in a shared cache that this user may only read
             _check_digest(weights, file, store=False)
             return file
         raise WeightsError(
@@ -250,7 +245,7 @@ def fetch(weights: OfficialWeights) -> Path:
 
 
 def _wait_for(lock: IO[str], weights: OfficialWeights) -> None:
-    """Take the lock, which the system frees at the end of a process, even of one that was killed."""
+    """Take the lock; the system frees it when the process ends, even if it is killed."""
     if fcntl is None:
         return
     try:
@@ -261,72 +256,45 @@ def _wait_for(lock: IO[str], weights: OfficialWeights) -> None:
 
 
 def _download(weights: OfficialWeights, part: Path) -> None:
-    """Fetch the address into `part`; a broken transfer is continued if the server still has the same file."""
-    version = part.with_name(f"{part.name}.version")  # ETag or date of the file that `part` begins
-    known = read_at_most(version, CHUNK).decode("utf-8", "replace") if version.exists() else None
-    done = part.stat().st_size if part.exists() and known else 0
+    """Write what the address has to `part`; `part` is removed if the download fails.
+
+    Raises:
+        WeightsError: the download failed.
+    """
     request = urllib.request.Request(_checked(weights.address), headers={"User-Agent": "ppocr-ext"})
-    if done and known:
-        request.add_header("Range", f"bytes={done}-")
-        request.add_header("If-Range", known)
     try:
         with urllib.request.build_opener(_SafeRedirects).open(request, timeout=TIMEOUT) as answer:
-            is_rest = answer.headers.get("Content-Range", "").startswith(f"bytes {done}-")
-            if answer.status != 206:
-                done = 0  # the whole file, whatever was asked for
-                _start_part(part, version, _version(answer.headers))
-            elif not is_rest or _version(answer.headers) not in (known, None):
-                part.unlink()
-                raise OSError("the server sent another file or another range than was asked for")
-            length = answer.headers.get("Content-Length")
-            total = None if length is None else done + int(length)
             LOG.info("downloading %s to %s", weights.address, part.parent)
-            _copy(answer, part, done, total, weights.name)
+            length = int(answer.headers.get("Content-Length") or 0)
+            _copy(answer, part, length, weights.name)
     except urllib.error.HTTPError as error:
-        if error.code == 416 and done:  # the part is whole already, or longer than the file
-            part.unlink()
-            _download(weights, part)
-            return
         raise _not_downloaded(weights, f"the server answered {error.code} {error.reason}") from error
     except (OSError, HTTPException) as error:
-        reason = getattr(error, "reason", None) or error
-        raise _not_downloaded(weights, str(reason)) from error
-    size = part.stat().st_size
-    if total is not None and size != total:
-        raise _not_downloaded(weights, f"the transfer broke off after {size:,} of {total:,} bytes")
-    version.unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
+        raise _not_downloaded(weights, str(getattr(error, "reason", None) or error)) from error
 
 
-def _version(headers: HTTPMessage) -> str | None:
-    """Return the ETag or the date of a file, for `If-Range`, which takes no weak ETag (RFC 9110, 13.1.5)."""
-    tag = headers.get("ETag")
-    return tag if tag and not tag.startswith("W/") else headers.get("Last-Modified")
+def _copy(answer: Any, part: Path, length: int, name: str) -> None:
+    """Write the answer to `part`; `length` is what the server announced, or 0.
 
-
-def _start_part(part: Path, version: Path, value: str | None) -> None:
-    """Remove the old `part` before its version changes: a process killed here leaves no part of another file."""
-    part.unlink(missing_ok=True)
-    if value is None:
-        version.unlink(missing_ok=True)
-    else:
-        write_text(version, value)
-
-
-def _copy(answer: Any, part: Path, done: int, total: int | None, name: str) -> None:
-    # sent in chunks, it may be longer than announced
-    most = min(DOWNLOAD_LIMIT, 2 * (total or DOWNLOAD_LIMIT))
-    bar = tqdm(total=total, initial=done, unit="B", unit_scale=True, desc=name, disable=None)
-    with bar, open(part, "ab" if done else "wb", opener=own_file) as stream:
+    Raises:
+        OSError: the answer is longer than allowed, or shorter than announced.
+    """
+    # an answer in chunks may be longer than announced
+    limit = min(DOWNLOAD_LIMIT, 2 * (length or DOWNLOAD_LIMIT))
+    bar = tqdm(total=length or None, unit="B", unit_scale=True, desc=name, disable=None)
+    with bar, open(part, "wb", opener=own_file) as stream:
         while chunk := answer.read(CHUNK):
-            if max(total or 0, stream.tell() + len(chunk)) > most:
-                part.unlink()
-                raise OSError(f"the file has more than {most:,} bytes")
+            if max(length, stream.tell() + len(chunk)) > limit:
+                raise OSError(f"the file has more than {limit:,} bytes")
             stream.write(chunk)
             bar.update(len(chunk))
+        if stream.tell() < length:
+            raise OSError(f"the transfer broke off after {stream.tell():,} of {length:,} bytes")
 
 
 class _SafeRedirects(urllib.request.HTTPRedirectHandler):
-    """Follow redirects only to HTTPS; from plain HTTP on this machine also to the same."""
+    """Follow redirects to HTTPS only; plain HTTP on this machine may redirect to itself."""
 
     def redirect_request(
         self,
@@ -355,7 +323,7 @@ def _checked(address: str, loopback: bool = True) -> str:
 
 def _not_downloaded(weights: OfficialWeights, reason: str) -> WeightsError:
     return WeightsError(
-        f"{weights.name} cannot be downloaded: {reason}. A broken transfer is continued.\n{_by_hand(weights)}",
+        f"{weights.name} cannot be downloaded: {reason}.\n{_by_hand(weights)}",
         code="download_failed",
     )
 
@@ -370,10 +338,10 @@ def _by_hand(weights: OfficialWeights) -> str:
 
 
 def _unpack(weights: OfficialWeights, part: Path) -> Path:
-    """Return a file with the weights of a complete `part`; of a tar, one regular file is read and nothing unpacked.
+    """Turn a complete `part` into a file of weights, and return it. From a tar, only one regular file is read.
 
     Raises:
-        WeightsError: the tar has no such file, or it is larger than `MEMBER_LIMIT`.
+        WeightsError: the tar does not have this file, or it is larger than `MEMBER_LIMIT`.
     """
     whole = weights.file.with_suffix(".tmp")
     if weights.kind == "pdparams":
@@ -382,9 +350,9 @@ def _unpack(weights: OfficialWeights, part: Path) -> Path:
         with tarfile.open(part, "r:") as archive, open(whole, "wb", opener=own_file) as target:
             member = next((each for each in archive if each.name.removeprefix("./") == weights.member), None)
             if member is None or not member.isreg() or member.size > MEMBER_LIMIT:
-                raise tarfile.TarError(f"it is no regular file of at most {MEMBER_LIMIT:,} bytes there")
+                raise tarfile.TarError(f"expected a regular file of at most {MEMBER_LIMIT:,} bytes")
             source = archive.extractfile(member)
-            assert source is not None  # of a regular file
+            assert source is not None  # it is a regular file
             with source:
                 shutil.copyfileobj(source, target, CHUNK)
     except (tarfile.TarError, EOFError) as error:
@@ -399,44 +367,46 @@ def _unpack(weights: OfficialWeights, part: Path) -> Path:
 
 
 def _check_download(weights: OfficialWeights, whole: Path) -> None:
-    """Check that `whole` is a `.pdparams` with the published digest, and no page of a login; delete it if it is not.
+    """Check that `whole` is a `.pdparams` with the published digest, and not a login page; otherwise delete it.
 
     Raises:
-        WeightsError: it is not.
+        WeightsError: the check failed.
     """
     reason = _why_no_weights(whole)
     if reason is not None:
         whole.unlink()
         raise WeightsError(
-            f"{weights.address}: what came is not a `.pdparams` ({reason}). {_by_hand(weights)}",
+            f"{weights.address}: the downloaded file is not a `.pdparams` ({reason}). {_by_hand(weights)}",
             code="not_weights",
         )
     if weights.sha256 is not None and (digest := file_digest(whole)) != weights.sha256:
         whole.unlink()
         raise WeightsError(
-            f"{weights.address}: what came has the digest {digest}, but the published one is {weights.sha256}. "
+            f"{weights.address}: the downloaded file has the digest {digest} (published: {weights.sha256}). "
             f"{_by_hand(weights)}",
             code="digest_mismatch",
         )
 
 
 def _why_no_weights(file: Path) -> str | None:
-    """Return why `file` is no `.pdparams`; None if it is one."""
+    """Return the reason why `file` is not a `.pdparams`; None if it is one."""
     try:
         load_plain_pickle(file)
     except PlainPickleError as error:
         content = file.read_bytes()
-        if content.startswith(PICKLE_START):
-            return f"{error}" if content.endswith(PICKLE_END) else "it is truncated"
+        if content.startswith(b"\x80"):  # a pickle, which ends with a dot
+            return str(error) if content.endswith(b".") else "it is truncated"
         return f"it starts with {content[:40].decode('ascii', 'replace')!r}" if content else "it is empty"
     return None
 
 
 def _check_digest(weights: OfficialWeights, file: Path, store: bool = True) -> None:
-    """Compare the file with the published digest, or else with the one of the first download, which is stored.
+    """Compare the file with the published digest, else with the stored one of the first download.
+
+    If there is neither, the digest of this file is stored (unless ``store`` is False).
 
     Raises:
-        WeightsError: they differ, or there is no digest yet and the file holds no weights.
+        WeightsError: the digests differ, or there is no digest yet and the file holds no weights.
     """
     pin = pin_file(weights)
     digest = file_digest(file)

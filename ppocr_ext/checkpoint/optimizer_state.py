@@ -1,9 +1,9 @@
-"""Put the optimizer state of a checkpoint into an optimizer of another process.
+"""Load the optimizer state of a checkpoint into the optimizer of another process.
 
-Paddle keys optimizer state by the parameter's generated name (``linear_3.w_0``), which depends on
-what else the process had built; the keys are translated. Where weights have 16 bits (mixed precision
-at level O2) the optimizer keeps master weights in float32, and keys its moments by the master's name.
-Paddle refuses, in the first step, a state with names of the other kind; these are converted.
+Paddle stores optimizer state under generated names of the parameters (``linear_3.w_0``), which depend on all that the
+process has built; here the names are translated. If weights have 16 bits (mixed precision at level O2), the optimizer
+has master weights in float32, and its moments are named after these. A state with names of the other kind would fail at
+the first step, so they are converted.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ def restore_optimizer(
     Args:
         optimizer: of the run.
         checkpoint: where the state is.
-        names: generated name now, by the name in the model.
-        saved: generated name at the time of saving, by the name in the model; empty for a checkpoint of
-            PaddleOCR, for which Paddle keeps the same table in ``.pdparams``.
+        names: generated name in this process, by the name in the model.
+        saved: generated name when it was saved, by the name in the model; empty for a checkpoint of PaddleOCR, whose
+            ``.pdparams`` has this table.
 
     Raises:
-        WeightsError: the state is of another optimizer or of other parameters, or parameters are trained that were
-            frozen then.
+        WeightsError: the state belongs to another optimizer or to other parameters, or a trained parameter was frozen
+            when it was saved.
     """
     state = checkpoint.optimizer_state()
     file = checkpoint.file(".pdopt")
@@ -51,10 +51,10 @@ def restore_optimizer(
         return
     before = saved or checkpoint.generated_names() or names
     new = [name for name in names if saved and name not in saved]
-    if new:  # they would begin anew in the middle of a run
+    if new:  # their moments would begin in the middle of a run
         raise WeightsError(
             f"{checkpoint.prefix} was trained without {len(new):,} of the tensors that are trained now "
-            f"({shortened(new, 2)}), so that its optimizer has no state of them. Fix: freeze them again "
+            f"({shortened(new, 2)}), so its optimizer has no state for them. Fix: freeze them again "
             f"(Global.freeze), or start a new run from its weights: -o Global.pretrained_model={checkpoint.prefix}.",
             code="optimizer_mismatch",
         )
@@ -65,7 +65,7 @@ def restore_optimizer(
     _require_own(file, own_state, trained, before.values())
     try:
         with warnings.catch_warnings():
-            # LinearWarmup keeps an entry for the schedule inside it, which Paddle then reports as unused
+            # LinearWarmup stores an entry for the schedule inside it, which Paddle reports as unused
             warnings.filterwarnings("ignore", message=".*unused values in state_dict.*")
             optimizer.set_state_dict(_to_tensors(own_state))
         _create_moments(optimizer, trained)
@@ -79,9 +79,9 @@ def restore_optimizer(
 
 @paddle.no_grad()
 def _create_moments(optimizer: Any, trained: Sequence[Any]) -> None:
-    """Create the moments that ``optimizer`` holds for its next step, and hold nothing more.
+    """Create the moments that Paddle would create from the loaded state at the next step.
 
-    While it holds any, Paddle refuses a parameter whose first gradient comes after that state.
+    Until that is done, Paddle fails on a parameter that gets its first gradient later.
     """
     longest_first = sorted((parameter.name for parameter in trained), key=len, reverse=True)
     owners = {_owner(key, longest_first) for key in optimizer._accumulators_holder}
@@ -92,41 +92,27 @@ def _create_moments(optimizer: Any, trained: Sequence[Any]) -> None:
 
 
 def _require_own(file: Path, state: Mapping[str, Any], trained: Sequence[Any], known: Iterable[str]) -> None:
-    """Refuse the state of another run, before Paddle fails on it.
+    """Check that the state belongs to these parameters, since Paddle ignores entries of other names.
 
     Args:
         file: for the message.
-        state: by the parameters' names now.
+        state: by the parameters' names in this process.
         trained: the parameters.
-        known: the parameters' names at the time of saving; those that are trained no longer keep them.
+        known: the parameters' names when it was saved; parameters that are no longer trained keep these.
 
     Raises:
-        WeightsError: an entry has another shape than its parameter, or entries are of no parameter and parameters have
-            no entry.
+        WeightsError: there are both entries without a parameter and parameters without an entry.
     """
-    shapes = {parameter.name: tuple(parameter.shape) for parameter in trained}
-    ours = sorted(shapes, key=len, reverse=True)
+    ours = sorted((parameter.name for parameter in trained), key=len, reverse=True)
     before = sorted(known, key=len, reverse=True)
-    problem = ""
-    owners = set()
-    foreign = 0
-    for key, value in state.items():
-        if not isinstance(value, np.ndarray):  # the schedule, the master weights
-            continue
-        owner = _owner(key, ours)
-        owners.add(owner)
-        if owner is None:
-            foreign += _owner(key, before) is None
-        elif value.size > 1 and value.shape != shapes[owner] and not problem:  # one number: a power of beta
-            problem = f"{key} has the shape {list(value.shape)}, but its parameter {list(shapes[owner])}"
-    lacking = len(shapes.keys() - owners)
-    if foreign and lacking and not problem:
-        problem = f"{foreign:,} entries are of no parameter, and {lacking:,} parameters have no entry"
-    if problem:
+    entries = [key for key, value in state.items() if isinstance(value, np.ndarray)]
+    lacking = len(set(ours) - {_owner(key, ours) for key in entries})
+    foreign = sum(_owner(key, ours) is None and _owner(key, before) is None for key in entries)
+    if foreign and lacking:
         raise WeightsError(
-            f"{file} is the optimizer state of another run or network: {problem}.\nFix: put back the file that was "
-            f"saved with these weights, or start a new run from them: -o Global.pretrained_model="
-            f"{file.with_suffix('')}.",
+            f"{file} is the optimizer state of another run or network: {foreign:,} entries have no parameter, and "
+            f"{lacking:,} parameters have no entry.\nFix: put back the file that was saved with these weights, or "
+            f"start a new run from them: -o Global.pretrained_model={file.with_suffix('')}.",
             code="optimizer_mismatch",
         )
 
@@ -149,7 +135,7 @@ def _is_named(value: Any) -> bool:
 
 
 def _owner(key: str, longest_first: Iterable[str]) -> str | None:
-    """Return the parameter that a key of the state belongs to; linear_1.w_0 is a prefix of linear_1.w_01 too."""
+    """Return the parameter that a key belongs to. Long names go first, since linear_1.w_0 begins linear_1.w_01."""
     return next((name for name in longest_first if key.startswith(f"{name}_")), None)
 
 
@@ -160,14 +146,14 @@ def _translate(
     half: Container[str],
     checkpoint: Checkpoint,
 ) -> dict[str, Any]:
-    """Return ``state`` by the names of now, with master weights for the 16-bit parameters, and for no others.
+    """Return ``state`` by the names in this process, with master weights for exactly the 16-bit parameters.
 
     Args:
         state: of an optimizer.
-        before: generated name at the time of saving, by the name in the model.
-        names: generated name now, by the name in the model.
-        half: names now of the trained parameters that have 16 bits.
-        checkpoint: has the float32 weights of masters that ``state`` lacks.
+        before: generated name when it was saved, by the name in the model.
+        names: generated name in this process, by the name in the model.
+        half: names in this process of the trained 16-bit parameters.
+        checkpoint: has the float32 weights for masters that ``state`` lacks.
     """
     new_names = {before[name]: names[name] for name in before if name in names}
     longest_first = sorted(new_names, key=len, reverse=True)
@@ -189,7 +175,7 @@ def _translate(
     }
     lacking = {name: own_name for name, own_name in names.items() if own_name in half and own_name not in own}
     if lacking and checkpoint.file(".pdparams").is_file():
-        # those of a checkpoint may be averages, with the raw ones beside them
+        # the weights of a checkpoint may be averages; the raw ones are then in its training state
         weights = {**checkpoint.weights(), **(checkpoint.train_state().raw_weights or {})}
         own |= {
             own_name: (f"{own_name}{_SUFFIX}_0", weights[name])

@@ -1,4 +1,8 @@
-"""Compare the entries of a file of weights with those of a model, and name the config keys that differ; no Paddle."""
+"""Match the entries of a file of weights with those of a model; imports no Paddle.
+
+If the file has another dictionary, classifier and embedding rows are carried over character by character. If the
+networks differ, the config keys that differ are named.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +14,162 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from paddle import nn
 
+from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.checkpoints import SHOWN, WRAPPERS
-from ppocr_ext.checkpoint.class_rows import CarriedRows
+from ppocr_ext.errors import WeightsError
 from ppocr_ext.messages import shortened
+
+# (pattern of the parameter name, kind of class index, axis that runs over the classes)
+_CLASS_PARAMETERS = (
+    (re.compile(r"(^|\.)(ctc_head|head)\.(fc|fc2)\.weight$"), "ctc", 1),
+    (re.compile(r"(^|\.)(ctc_head|head)\.(fc|fc2)\.bias$"), "ctc", 0),
+    (re.compile(r"(^|\.)tgt_word_prj\.weight$"), "nrtr", 1),
+    (re.compile(r"(^|\.)embedding\.embedding\.weight$"), "nrtr", 0),
+    (re.compile(r"(^|\.)(sar_head|head)\.decoder\.embedding\.weight$"), "sar_input", 0),
+    (re.compile(r"(^|\.)(sar_head|head)\.decoder\.prediction\.weight$"), "sar", 1),
+    (re.compile(r"(^|\.)(sar_head|head)\.decoder\.prediction\.bias$"), "sar", 0),
+)
+_SHOWN = 20  # new characters in a message
+
+
+@dataclass(frozen=True)
+class CarriedRows:
+    """Parameters with a class axis, brought into the order of the model's dictionary.
+
+    Attributes:
+        values: the parameters by name; empty if the file has none.
+        old: the dictionary of the weights.
+        kept: number of characters that both dictionaries have.
+        dropped: number of characters that only the old dictionary has.
+        new: characters that only the new dictionary has; their rows keep the initial values of the model.
+    """
+
+    values: dict[str, np.ndarray]
+    old: Charset
+    kept: int
+    dropped: int
+    new: tuple[str, ...]
+
+    def summary(self) -> str:
+        """Return the counts and the new characters, for the log."""
+        listed = f" ({self.new_characters()})" if self.new else ""
+        return (
+            f"{self.kept:,} characters carried over from {self.old.path}, {self.dropped:,} dropped, "
+            f"{len(self.new):,} new{listed}"
+        )
+
+    def restricted(self, prefixes: tuple[str, ...]) -> CarriedRows:
+        """Return only the parameters under ``prefixes``."""
+        return replace(self, values={n: v for n, v in self.values.items() if n.startswith(prefixes)})
+
+    def new_characters(self) -> str:
+        """Return the first new characters, and how many more there are."""
+        return shortened(self.new, _SHOWN, " ")
+
+
+def carried_rows(
+    source: Path, values: Mapping[str, np.ndarray], state: Mapping[str, Any], old: Charset, new: Charset
+) -> CarriedRows:
+    """Return the parameters with a class axis, with the rows of the old dictionary in the new order.
+
+    New characters keep the initial values of the model. A parameter whose other axes differ is left out.
+
+    Args:
+        source: the file of weights, for messages.
+        values: its entries, by the model's names.
+        state: the model's parameters.
+        old: dictionary of the file; the class count decides whether it has the space.
+        new: dictionary of the model.
+
+    Raises:
+        WeightsError: the file's class count is not that of the old dictionary.
+    """
+    parameters = _class_parameters(values, state)
+    other = with_other_space(old)
+    if any(value.shape[axis] == len(_symbols(other, kind)) for _, value, kind, axis in parameters):
+        old = other
+    rows_by_name = {}
+    for name, value, kind, axis in parameters:
+        before = _symbols(old, kind)
+        now = _symbols(new, kind)
+        if value.shape[axis] != len(before):
+            classes = value.shape[axis] - len(before) + old.ctc_classes
+            same = new.path is not None and new.path == old.path
+            config = "" if same else f", and that of the config, {new.name}, gives {new.ctc_classes}"
+            raise WeightsError(
+                f"{source}: {name} has {classes} CTC classes, but {old.path} gives {old.ctc_classes}{config}.\n"
+                f"Fix: give the dictionary that these weights were trained with as `pretrained_dict` of the model or "
+                f"with --old-dict; to read all of its characters, also as Global.character_dict_path.\n"
+                f"  For official weights, this is the list `PostProcess.character_dict` in the inference.yml of the "
+                f"model.",
+                code="charset_mismatch",
+            )
+        row_of = {symbol: index for index, symbol in enumerate(before)}
+        chosen = np.array([row_of.get(symbol, -1) for symbol in now])
+        rows = np.moveaxis(state[name].numpy().copy(), axis, 0)
+        rows[chosen >= 0] = np.moveaxis(value, axis, 0)[chosen[chosen >= 0]]
+        rows_by_name[name] = np.ascontiguousarray(np.moveaxis(rows, 0, axis))
+    old_characters = set(old.characters)
+    new_characters = set(new.characters)
+    fresh = tuple(c for c in new.characters if c not in old_characters)
+    dropped = sum(c not in new_characters for c in old.characters)
+    return CarriedRows(rows_by_name, old, len(new.characters) - len(fresh), dropped, fresh)
+
+
+def ctc_classes_of(
+    values: Mapping[str, np.ndarray], state: Mapping[str, Any], charset: Charset
+) -> dict[str, int]:
+    """Return, for each parameter with a class axis, the CTC classes of the dictionary that it was trained with.
+
+    Args:
+        values: the entries of a file, by the model's names.
+        state: the model's parameters; a parameter whose other axes differ is left out.
+        charset: any dictionary; it only tells how many marks each head adds.
+    """
+    return {
+        name: value.shape[axis] - len(_symbols(charset, kind)) + charset.ctc_classes
+        for name, value, kind, axis in _class_parameters(values, state)
+    }
+
+
+def _class_parameters(
+    values: Mapping[str, np.ndarray], state: Mapping[str, Any]
+) -> list[tuple[str, np.ndarray, str, int]]:
+    """Return (name, value, kind of class index, class axis) of the entries that differ at most in their classes."""
+    return [
+        (name, values[name], kind, axis)
+        for name in values
+        if name in state
+        for kind, axis in filter(None, [class_axis(name)])
+        if _without(values[name].shape, axis) == _without(state[name].shape, axis)
+    ]
+
+
+def class_axis(name: str) -> tuple[str, int] | None:
+    """Return the kind of class index of a parameter and the axis that runs over the classes; None if it has none."""
+    return next(((kind, axis) for pattern, kind, axis in _CLASS_PARAMETERS if pattern.search(name)), None)
+
+
+def with_other_space(charset: Charset) -> Charset:
+    """Return the dictionary without its added space, or with it if it has none."""
+    # the added space comes last
+    characters = charset.characters[:-1] if charset.use_space else (*charset.characters, " ")
+    return replace(charset, characters=characters, use_space=not charset.use_space)
+
+
+def _without(shape: Sequence[int], axis: int) -> list[int]:
+    return [size for index, size in enumerate(shape) if index != axis]
+
+
+def _symbols(charset: Charset, kind: str) -> list[str]:
+    if kind == "ctc":
+        return list(charset.ctc_symbols)
+    if kind == "nrtr":
+        # PaddleOCR's NRTR tables have one row more than its vocabulary; it belongs to no character
+        return [*charset.nrtr_symbols, "<unused row>"]
+    marks = ["<UKN>", "<BOS/EOS>", "<PAD>"]
+    return [*charset.characters, *(marks if kind == "sar_input" else marks[:2])]
 
 
 @dataclass(frozen=True)
@@ -24,14 +179,14 @@ class WeightMatch:
     Attributes:
         source: the file.
         matched: entries with the model's name and shape.
-        missing: names that the model has and the file lacks.
-        unexpected: names that the file has and the model lacks.
+        missing: names that only the model has.
+        unexpected: names that only the file has.
         wrong_shape: name → (shape in the file, shape in the model).
         values: all entries of the file, by the model's names.
-        renamed: change of the file's names (``"'Student.' removed"``), empty if there is none.
-        carried: rows carried over from the file's dictionary, if it is another one.
-        class_note: the remark that the file's dictionary is of another size, if it is.
-        differences: config keys in which the model differs from the one of the file, with both values.
+        renamed: how the file's names were changed (``"'Student.' removed"``); empty if they were not.
+        carried: rows carried over from another dictionary, if the file has one.
+        class_note: a remark if the file's dictionary has another size.
+        differences: config keys that differ from those of the file's model, with both values.
     """
 
     source: Path
@@ -91,14 +246,14 @@ def match_weights(
     first_prefix: str = "",
     target_models: Sequence[str] = (),
 ) -> WeightMatch:
-    """Compare a file's entries with a model's shapes, after the change of names that matches most.
+    """Match a file's entries with a model, after the change of names that matches most entries.
 
     Args:
         source: the file.
         entries: of the file.
         shapes: the model's shapes by name.
-        first_prefix: prefix (``"Student."``) to remove that is tried before others that match as many.
-        target_models: sub-models that a file of one model may be put into, the first choice first.
+        first_prefix: prefix (``"Student."``) to remove; preferred to other changes that match as many entries.
+        target_models: sub-models that may get the weights of a single model, the preferred one first.
     """
 
     def renamed(change: tuple[str, str, str]) -> dict[str, np.ndarray]:
@@ -107,12 +262,11 @@ def match_weights(
 
     ours = sorted({f"{name.split('.', 1)[0]}." for name in shapes if "." in name})
     theirs = sorted({f"{name.split('.', 1)[0]}." for name in entries if "." in name})
-    removed = [first_prefix] if first_prefix else []
-    added = [f"{name}." for name in target_models]
-    changes = [("", "", "")]  # (prefix to remove, prefix to add, description); the first of equals wins
-    changes += [(prefix, "", f"{prefix!r} removed") for prefix in removed]
-    changes += [("", prefix, f"{prefix!r} added") for prefix in added]
     wrapped = [w + prefix for w in WRAPPERS for prefix in ("Student.", "Teacher.")]
+    # (prefix to remove, prefix to add, description); `max` takes the first of equals
+    changes = [("", "", "")]
+    changes += [(first_prefix, "", f"{first_prefix!r} removed")] if first_prefix else []
+    changes += [("", f"{name}.", f"'{name}.' added") for name in target_models]
     changes += [(prefix, "", f"{prefix!r} removed") for prefix in (*WRAPPERS, *theirs, *wrapped)]
     changes += [("", prefix, f"{prefix!r} added") for prefix in ours]
     best = max(changes, key=lambda change: sum(name in shapes for name in renamed(change)))
@@ -134,7 +288,9 @@ def match_weights(
 
 
 Shapes = Mapping[str, tuple[int, ...]]
-_Read = Callable[[Shapes, str], Any]  # takes the entries of a part, by the rest of their names
+_Read = Callable[
+    [Shapes, str], Any
+]  # takes the entries of a part by the rest of their names, and one such name
 
 
 def _size(axis: int) -> _Read:
@@ -146,7 +302,7 @@ def _kernel(part: Shapes, entry: str) -> Any:
 
 
 def _ratio(part: Shapes, entry: str) -> Any:
-    inputs, outputs = (*part.get(entry, ()), 0, 0)[:2]
+    inputs, outputs = (*part.get(entry, ()), 0, 0)[:2]  # a file may have any shape
     return outputs / inputs if inputs else None
 
 
@@ -161,7 +317,7 @@ def _count(part: Shapes, entry: str) -> int:
 
 _MULTI = "Head.head_list."
 _NECK = f"{_MULTI}CTCHead.Neck."
-# names of a part begin with, the rest of the name, how the value is read, config key below the model
+# (first part of an entry's name, rest of the name, function that reads the value, config key below the model)
 _KEYS: tuple[tuple[str, str, _Read, str], ...] = (
     ("head.ctc_head.", "fc1.weight", _size(1), f"{_MULTI}CTCHead.Head.mid_channels"),
     ("head.ctc_head.", "guide_layer.", _is_there, f"{_MULTI}CTCHead.Head.use_guide"),
@@ -180,22 +336,22 @@ _KEYS: tuple[tuple[str, str, _Read, str], ...] = (
     ("neck.encoder.", "lstm.weight_hh_l0", _size(1), "Neck.hidden_size"),
 )
 _PARTS = re.compile(r"(?<![^.])(backbone|neck|head)\.")  # behind the prefix of a sub-model
-# what a neck has that the others lack
+# entries that only this neck has
 _NECKS = {"svtr": "head.ctc_encoder.encoder.conv1x1.", "lightsvtr": "head.ctc_encoder.encoder.conv_reduce."}
 
 
 def config_differences(file: Shapes, model: Shapes) -> list[str]:
     """Return the config keys whose values differ, with both values, as far as the shapes show them.
 
-    A key is told only where both have the part that it belongs to: a file without an NRTR branch has no ``nrtr_dim``.
+    Only parts that both have are compared: a file without an NRTR branch has no ``nrtr_dim``.
 
     Args:
         file: shapes of the entries of the file, by the names of the model.
         model: shapes of the entries of the model.
 
     Returns:
-        As ``Head.head_list.NRTRHead.nrtr_dim: 512 in the file, 384 in the model``; the keys of a sub-model begin with
-        ``Models.NAME.``.
+        Lines like ``Head.head_list.NRTRHead.nrtr_dim: 512 in the file, 384 in the model``; the keys of a sub-model
+        begin with ``Models.NAME.``.
     """
     prefixes = sorted({name[: part.start()] for name in model if (part := _PARTS.search(name))})
     return [
@@ -223,16 +379,16 @@ def _differences(file: Shapes, model: Shapes) -> list[str]:
 
 
 def _neck(shapes: Shapes) -> str | None:
-    """Return the name of the neck of a MultiHead; None without a CTC branch of one."""
+    """Return the name of the neck of a MultiHead; None if there is no CTC branch of a MultiHead."""
     without = "reshape" if _below(shapes, "head.ctc_head.") else None
     return next((name for name, part in _NECKS.items() if _below(shapes, part)), without)
 
 
-def _line(key: str, file: Any, model: nn.Layer) -> str:
+def _line(key: str, file: Any, model: Any) -> str:
     texts = [value if isinstance(value, str) else json.dumps(value) for value in (file, model)]
     return f"{key}: {texts[0]} in the file, {texts[1]} in the model"
 
 
 def _below(shapes: Shapes, prefix: str) -> Shapes:
-    """Return the entries under ``prefix``, by the rest of their names."""
+    """Return the entries whose names begin with ``prefix``, by the rest of their names."""
     return {name[len(prefix) :]: shape for name, shape in shapes.items() if name.startswith(prefix)}

@@ -1,7 +1,7 @@
 """Load weights into a model by name, and report exactly which entries match.
 
-PaddleOCR skips an entry of another shape with a warning and then reports success. Here every
-missing or wrong-shape entry is an error, unless the user asks for a partial load.
+PaddleOCR skips an entry with a wrong shape, warns, and then reports success. Here every missing or wrong-shape entry is
+an error, unless the user asks for a partial load.
 """
 
 from __future__ import annotations
@@ -19,11 +19,18 @@ import paddle
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.checkpoints import SHOWN, Checkpoint
-from ppocr_ext.checkpoint.class_rows import carried_rows, ctc_classes_of, with_other_space
 from ppocr_ext.checkpoint.contents import require_usable_values
 from ppocr_ext.checkpoint.files import read_journal
 from ppocr_ext.checkpoint.official_weights import about, table
-from ppocr_ext.checkpoint.weight_match import WeightMatch, config_differences, match_weights
+from ppocr_ext.checkpoint.weight_match import (
+    Shapes,
+    WeightMatch,
+    carried_rows,
+    config_differences,
+    ctc_classes_of,
+    match_weights,
+    with_other_space,
+)
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.io.resources import file_digest
 from ppocr_ext.messages import LOG, shortened
@@ -31,22 +38,22 @@ from ppocr_ext.messages import LOG, shortened
 if TYPE_CHECKING:
     from paddle.nn import Layer
 
-STATISTICS = ("._mean", "._variance")  # of BatchNorm, which Paddle counts as parameters
+STATISTICS = ("._mean", "._variance")  # BatchNorm's running statistics; Paddle counts them as parameters
 
 
 def trained_state(model: Layer, frozen: Iterable[str] = ()) -> dict[str, Any]:
-    """Return the state that a checkpoint stores: that of ``model`` without the sub-models named in ``frozen``."""
+    """Return the state that a checkpoint stores: that of ``model`` without the sub-models ``frozen``."""
     prefixes = tuple(f"{name}." for name in frozen)
     return {name: value for name, value in model.state_dict().items() if not name.startswith(prefixes)}
 
 
 def parameter_names(model: Layer) -> dict[str, str]:
-    """Return the name that Paddle generated, by the name in the model, for each trained parameter."""
+    """Return Paddle's generated name of each trained parameter, by its name in the model."""
     return {name: p.name for name, p in model.named_parameters() if not p.stop_gradient}
 
 
 def count_parameters(layer: Layer, trained_only: bool = False) -> int:
-    """Return how many numbers ``layer`` learns, without BatchNorm's running statistics, which Paddle counts too."""
+    """Return the number of weights in ``layer``, without BatchNorm's running statistics."""
     return sum(
         int(np.prod(p.shape))
         for name, p in layer.named_parameters()
@@ -64,10 +71,10 @@ def state_digest(layer: Layer) -> str:
 
 
 def code_digest(layer: Layer) -> str:
-    """Return the SHA-256 over the source files of what computes ``layer``; Paddle itself is not part of it.
+    """Return the SHA-256 over the source files that define ``layer``, without Paddle's.
 
-    They are those of the classes of all layers, of their bases, of functions that layers were given, and the file that
-    states the version of this package. What they import from another module is not followed.
+    These are the modules of the classes of all layers and of their bases, of functions in attributes of layers, and
+    the file with the version of this package. Imports of these modules are not followed.
     """
     layers = layer.sublayers(include_self=True)
     functions = (value for each in layers for value in vars(each).values() if inspect.isroutine(value))
@@ -77,7 +84,9 @@ def code_digest(layer: Layer) -> str:
     }
     files = {name: str(getattr(sys.modules.get(name), "__file__", "")) for name in (*parts, "ppocr_ext")}
     digests = {
-        name: file_digest(file) if Path(file).is_file() else ""  # of an interactive session
+        name: file_digest(file)
+        if Path(file).is_file()
+        else ""  # classes of an interactive session have no file
         for name, file in sorted(files.items())
         if not name.startswith("paddle.")
     }
@@ -99,29 +108,28 @@ def load_weights(
     """Load ``path`` into ``model`` and report which entries match.
 
     Args:
-        model: the network, or one sub-model of it.
+        model: a network, or a sub-model of a distillation.
         path: a ``.pdparams`` file, with or without its ending.
-        partial: accept missing and wrong-shape entries, which then keep their initial values.
-        first_prefix: prefix of names tried first (``"Student."``).
-        charset: the model's dictionary, to explain counts that differ.
-        old_charset: the file's dictionary; classifier and embedding rows are then carried over
-            character by character.
-        old_is_assumed: nobody said that the file has ``old_charset``, so that its counts decide.
+        partial: accept missing and wrong-shape entries; they keep their initial values.
+        first_prefix: preferred prefix of the names (``"Student."``).
+        charset: the model's dictionary, to explain different class counts.
+        old_charset: the file's dictionary; classifier and embedding rows are carried over character by character.
+        old_is_assumed: True if ``old_charset`` is a guess; the class counts of the file decide then.
         only: prefixes of the entries to load (``"Teacher."``); others stay as they are. Empty: all.
-        target_models: sub-models for a file of one model, the first choice first.
+        target_models: sub-models that may get the weights of a single model, the preferred one first.
 
     Raises:
-        WeightsError: the file cannot be read, nothing in it matches, (unless ``partial``) an entry
-            is missing or has another shape, or it has no usable numbers.
+        WeightsError: the file cannot be read, nothing in it matches, its numbers are not usable, or (unless
+            ``partial``) an entry is missing or has another shape.
     """
     checkpoint = Checkpoint(path)
     file = checkpoint.weights_file()
     try:
         read_journal(checkpoint.prefix)
-    except WeightsError as error:  # left by `Checkpoint`, since it is not one of ours
+    except WeightsError as error:  # `Checkpoint` ignores a journal that is not valid
         LOG.warning("%s It is ignored.", error)
     state = model.state_dict()
-    shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
+    shapes: Shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
     entries = {name: _float32(value) for name, value in checkpoint.weights().items()}
     match = match_weights(file, entries, shapes, first_prefix, target_models)
     if charset is not None:
@@ -129,13 +137,19 @@ def load_weights(
         counts = {} if old is None else ctc_classes_of(match.values, state, old)
         considered = match.restricted(only) if only else match
         if old is not None and _is_of(old, considered, counts, charset, old_is_assumed, partial):
-            match = _carry_over(match, state, charset, old)
+            rows = carried_rows(file, match.values, state, old, charset)
+            if rows.values and rows.old.characters != charset.characters:
+                wrong = {name: each for name, each in match.wrong_shape.items() if name not in rows.values}
+                match = replace(
+                    match, matched={**match.matched, **rows.values}, wrong_shape=wrong, carried=rows
+                )
     if only:
         match = match.restricted(only)
         shapes = {name: shape for name, shape in shapes.items() if name.startswith(only)}
-    match = replace(
-        match, class_note=_class_note(match, shapes, charset), differences=_differences(match, shapes)
-    )
+    if match.missing or match.wrong_shape:
+        theirs = {name: tuple(value.shape) for name, value in match.values.items()}
+        differences = tuple(config_differences(theirs, shapes))
+        match = replace(match, class_note=_class_note(match, shapes, charset), differences=differences)
     _require_match(match, shapes, about(checkpoint.prefix), partial)
     require_usable_values(file, match.matched)
     put_back(match.matched, state)
@@ -147,16 +161,8 @@ def load_weights(
     return match
 
 
-def _require_match(
-    match: WeightMatch, shapes: Mapping[str, tuple[int, ...]], origin: str, partial: bool
-) -> None:
-    """Refuse weights that do not fit.
-
-    Args:
-        match: how they fit.
-        shapes: the model's shapes by name.
-        origin: what is known of official weights, for the message.
-        partial: accept missing and wrong-shape entries.
+def _require_match(match: WeightMatch, shapes: Shapes, origin: str, partial: bool) -> None:
+    """Check that the weights match the model; ``origin`` is added to the message.
 
     Raises:
         WeightsError: nothing matches, or (unless ``partial``) an entry is missing or has another shape.
@@ -186,11 +192,17 @@ def _require_match(
 def _old_charset(
     match: WeightMatch, checkpoint: Checkpoint, charset: Charset, old: Charset | None
 ) -> Charset | None:
-    """Return the dictionary to carry rows over from; None if the file has that of the model, or nobody says it.
+    """Return the dictionary to carry rows over from; None if the file has the model's, or its dictionary is unknown.
+
+    Args:
+        match: the weights.
+        checkpoint: its training state may have the digest of the dictionary.
+        charset: the model's dictionary.
+        old: the given dictionary of the file, if any.
 
     Raises:
-        WeightsError: the file says that its dictionary is another of the same size, and none was given; or the one
-            that was given is not that of the file.
+        WeightsError: the file was trained with another dictionary of the same size, and none was given; or the given
+            one is not that of the file.
     """
     try:
         trained_with = checkpoint.train_state().charset_digest
@@ -209,8 +221,8 @@ def _old_charset(
         return None
     if trained_with not in (None, old.digest, with_other_space(old).digest):
         raise WeightsError(
-            f"{match.source} was trained with a dictionary that is neither {charset.name} nor {old.path}, which was "
-            f"given as that of the weights. Fix: give the dictionary that they were trained with.",
+            f"{match.source} was trained with another dictionary than {charset.name} and {old.path} (given as that of "
+            f"the weights). Fix: give the dictionary of their training.",
             code="charset_mismatch",
         )
     return old
@@ -224,19 +236,21 @@ def _is_of(
     assumed: bool,
     partial: bool,
 ) -> bool:
-    """Return True if the rows of the file are to be read by the dictionary ``old``.
+    """Return True if rows are to be carried over from the dictionary ``old``.
 
-    If the counts of the file are not those of ``old``, there are three cases. The weights are of another network: the
-    message about that is more useful than one about the dictionary, so False. ``old`` is only assumed, and the counts
-    are those of the model: the file has the model's dictionary, so False. Else True, and reading refuses ``old``.
+    If the class counts of the file are not those of ``old``, there are three cases:
+
+    1. The weights belong to another network: False, since the error about that helps more than one about dictionaries.
+    2. ``old`` is a guess, and the counts are those of the model: False, the file has the model's dictionary.
+    3. Else True; carrying over then raises an error about ``old``.
 
     Args:
-        old: the dictionary of the file, as given or assumed.
-        match: of the entries that are to be loaded.
+        old: the given or assumed dictionary of the file.
+        match: of the entries to load.
         counts: CTC classes by parameter.
-        charset: of the model.
-        assumed: see :func:`load_weights`.
-        partial: entries that do not fit are accepted.
+        charset: the model's dictionary.
+        assumed: whether ``old`` is a guess.
+        partial: accept entries that do not fit.
     """
     known = {old.ctc_classes, with_other_space(old).ctc_classes}
     if known & set(counts.values()):
@@ -245,8 +259,8 @@ def _is_of(
         return False
     if assumed and set(counts.values()) == {charset.ctc_classes}:
         LOG.info(
-            "%s: its %d CTC classes are those of %s, so it is loaded with this dictionary (not that of the official "
-            "config, %s: %d classes)",
+            "%s: its %d CTC classes are those of %s, so it is loaded with this dictionary (not with that of the "
+            "official config, %s: %d classes)",
             match.source,
             charset.ctc_classes,
             charset.name,
@@ -257,25 +271,8 @@ def _is_of(
     return True
 
 
-def _carry_over(match: WeightMatch, state: Mapping[str, Any], charset: Charset, old: Charset) -> WeightMatch:
-    """Return ``match`` with class rows carried over from the old dictionary, if it is another.
-
-    Raises:
-        WeightsError: ``old`` is not the dictionary of the file.
-    """
-    rows = carried_rows(match.source, match.values, state, old, charset)
-    if not rows.values or rows.old.characters == charset.characters:
-        return match
-    return replace(
-        match,
-        matched={**match.matched, **rows.values},
-        wrong_shape={name: shapes for name, shapes in match.wrong_shape.items() if name not in rows.values},
-        carried=rows,
-    )
-
-
-def _class_note(match: WeightMatch, shapes: Mapping[str, tuple[int, ...]], charset: Charset | None) -> str:
-    """Return the remark that the dictionary is of another size, the usual reason for wrong shapes in one network."""
+def _class_note(match: WeightMatch, shapes: Shapes, charset: Charset | None) -> str:
+    """Return a remark if the file's dictionary has another size, the usual reason for wrong shapes; else empty."""
     if charset is None:
         return ""
     kinds = {charset.ctc_classes: "CTC", charset.nrtr_rows: "NRTR"}
@@ -290,24 +287,16 @@ def _class_note(match: WeightMatch, shapes: Mapping[str, tuple[int, ...]], chars
     classes = count - expected + charset.ctc_classes
     known = sorted({e.dictionary for e in table().values() if e.classes == classes and e.dictionary})
     return (
-        f"the weights are of another dictionary: {count} {kinds[expected]} classes"
+        f"the weights have another dictionary: {count} {kinds[expected]} classes"
         f"{f' (as {shortened(known, 1)} gives)' if known else ''} against {expected} of "
-        f"{charset.path or 'the default dictionary'}. To carry the characters over that both have, give "
-        f"their dictionary as `pretrained_dict` of the model or with --old-dict FILE"
+        f"{charset.path or 'the default dictionary'}. To carry the common characters over, give their dictionary as "
+        f"`pretrained_dict` of the model or with --old-dict FILE"
     )
 
 
 def _float32(value: np.ndarray) -> np.ndarray:
-    """Return ``value``; if it is bfloat16 as Paddle writes it, the upper half of a float32, as float32."""
+    """Return ``value``, with bfloat16 as float32: Paddle writes bfloat16 as uint16, the upper half of a float32."""
     return (value.astype(np.uint32) << 16).view(np.float32) if value.dtype == np.uint16 else value
-
-
-def _differences(match: WeightMatch, shapes: Mapping[str, tuple[int, ...]]) -> tuple[str, ...]:
-    """Return the config keys in which the networks differ, if an entry does not match."""
-    if not match.missing and not match.wrong_shape:
-        return ()
-    theirs = {name: tuple(value.shape) for name, value in match.values.items()}
-    return tuple(config_differences(theirs, shapes))
 
 
 @paddle.no_grad()
@@ -315,7 +304,7 @@ def put_back(values: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:
     """Assign ``values`` (tensors or arrays) to the ``tensors`` of the same names, cast to their types.
 
     Raises:
-        KeyError: there is no such tensor.
+        KeyError: a name has no tensor.
     """
     for name, value in values.items():
         paddle.assign(paddle.to_tensor(value).astype(tensors[name].dtype), tensors[name])

@@ -16,7 +16,7 @@ from ppocr_ext.errors import CharsetError, ConfigError, PPOCRExtError, with_code
 from ppocr_ext.host import Host, open_host
 from ppocr_ext.issues import Issue
 from ppocr_ext.messages import for_people
-from ppocr_ext.run.host_config import complete, import_plugins, plugin_names, seed_of
+from ppocr_ext.run.host_config import complete, import_plugins, plugin_names
 from ppocr_ext.run.logs import quiet_host
 
 _SECONDS = 10.0  # time limit of `--data quick` for each of Train and Eval
@@ -131,8 +131,8 @@ def _check_machine(
     Returns:
         True if there are errors here, or in the config (``wrong``).
     """
-    from ppocr_ext.run.datasets import run_preflight
-    from ppocr_ext.run.device import device_kind
+    from ppocr_ext.run.context import device_kind
+    from ppocr_ext.run.data_check import run_preflight
     from ppocr_ext.run.frame_counts import FrameCounts
 
     warnings: list[Issue] = []
@@ -188,7 +188,7 @@ def dry_check(
     Raises:
         PPOCRExtError: the networks cannot be built, or do not take images of a size in the config.
     """
-    from ppocr_ext.run.device import choose_device
+    from ppocr_ext.run.context import choose_device
     from ppocr_ext.run.dry_step import dry_step
     from ppocr_ext.run.frame_counts import count_frames
     from ppocr_ext.run.run import build_network
@@ -200,7 +200,7 @@ def dry_check(
     choose_device(whole)
     modes = _modes(whole, role)
     model = build_network(whole)
-    issues = dry_step(whole, charset, host, model, modes, seed_of(whole), say)
+    issues = dry_step(whole, charset, host, model, modes, whole.settings.seed, say)
     modes = [] if any(issue.level == "error" for issue in issues) else modes
     return issues, {mode: count_frames(model, whole, mode) for mode in modes}
 

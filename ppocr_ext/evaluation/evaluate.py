@@ -12,7 +12,7 @@ from ppocr_ext.errors import ConfigError
 from ppocr_ext.evaluation.predictions import Prediction
 from ppocr_ext.modeling import EVAL, DistillationModel
 from ppocr_ext.run.compiled_models import model_to_evaluate
-from ppocr_ext.run.datasets import image_names
+from ppocr_ext.run.loader_setup import image_names
 from ppocr_ext.run.recogniser import check_sub_model
 from ppocr_ext.run.run import Run
 

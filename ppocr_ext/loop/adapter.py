@@ -1,57 +1,65 @@
 """Run the host's ``program.train`` with our objects, and turn its calls into events.
 
-One step, in the order of its calls:
+One step, in the order of the calls:
 
-1. The host asks the loader (``run/loader.py``) for a batch. ``HostLoop._boundary`` seeds the step, saves if that is
-   due, and stops if that was asked for.
-2. The host calls the network, then :class:`LossProxy`. ``HostLoop._forward_done`` lets the hooks measure, and
-   ``OptimizerStep.guard`` makes the loss NaN if a value is bad.
-3. The host calls ``backward``, then :class:`OptimizerProxy` or :class:`ScalerProxy`, which asks
+1. The host asks the loader (``run/loader.py``) for a batch. ``HostLoop._boundary`` seeds the step, saves if a save is
+   due, and stops if a stop was requested.
+2. The host calls the network, then the loss: ``HostLoop._losses`` lets the hooks measure, and ``OptimizerStep.guard``
+   makes the loss NaN if a value is bad.
+3. The host calls ``backward``, then :class:`OptimizerProxy` or :class:`ScalerProxy`, which ask
    ``OptimizerStep.allows``.
-4. The host clears the gradient, which ends the step: ``HostLoop._step_done`` tells the hooks.
+4. The host clears the gradient, which ends the step: ``HostLoop._step_done`` calls the hooks.
 
-An evaluation ends in :class:`EvalListener`, a save of the host in ``HostLoop._host_saves``.
+An evaluation ends in :class:`EvalListener`, a save of the host in ``HostLoop._host_saves``. A resumed run reads a
+checkpoint in ``run/context.py`` (opening it), ``run/train_setup.py`` (weights, optimizer, schedule, scaler, loss) and
+the hooks (``run.hook_states``).
 """
 
 from __future__ import annotations
 
+import os
 import signal
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import paddle
 import paddle.distributed as dist
 
 from ppocr_ext.base.parts import TAUGHT_ALGORITHMS
-from ppocr_ext.checkpoint.checkpoints import Position
-from ppocr_ext.checkpoint.contents import BEST, EVALUATED
-from ppocr_ext.errors import ModelError, WeightsError
+from ppocr_ext.checkpoint.checkpoints import Position, TrainState, write_checkpoint
+from ppocr_ext.checkpoint.contents import BEST, EVALUATED, average_in, not_finite
+from ppocr_ext.checkpoint.files import keep_newest
+from ppocr_ext.checkpoint.weights import parameter_names, trained_state
+from ppocr_ext.data.sample_seeds import SCHEME
+from ppocr_ext.errors import DataError, ModelError
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, StepDone, StopRun
-from ppocr_ext.loop.proxies import (
+from ppocr_ext.loop.signals import deferred_signals
+from ppocr_ext.loop.step import (
     EvalListener,
     EvalLoader,
-    LossProxy,
     OptimizerProxy,
+    OptimizerStep,
     ScalerProxy,
-    ScheduleProxy,
 )
-from ppocr_ext.loop.saving import CheckpointSaver
-from ppocr_ext.loop.signals import deferred_signals
-from ppocr_ext.loop.step import OptimizerStep
-from ppocr_ext.messages import LOG, end_text, error_text
+from ppocr_ext.messages import LOG, end_text, error_text, shortened
+from ppocr_ext.run.compiled_models import engine_names
+from ppocr_ext.run.host_config import settings_of
 from ppocr_ext.run.logs import console_may_close
+from ppocr_ext.run.model_wrappers import full_precision
 from ppocr_ext.run.run import Run
 from ppocr_ext.run.team import team
+from ppocr_ext.run.train_setup import loss_state
 
 
 class HostLoop:
     """One training run inside the host's loop.
 
     Args:
-        run: everything the run needs, built by :meth:`Run.build` with role ``"train"``.
+        run: built by :meth:`Run.build` with role ``"train"``.
         hooks: called at every event, in this order.
     """
 
@@ -62,9 +70,10 @@ class HostLoop:
         self._evaluations = Evaluations(run, self.hooks)
         self._stop: StopRun | None = None
         self._saved_early = False
-        self._saver = CheckpointSaver(run)
+        self._last_save = time.monotonic()  # of `latest`, or the start
+        self._folder = run.folder.stat() if run.folder.exists() else None
         self._step = OptimizerStep(run, self._step_seed)
-        self._values: dict[str, float] = {}  # that hooks measured in this step
+        self._values: dict[str, float] = {}  # measured by hooks in this step
 
     def request_stop(
         self, reason: str, signal: int | None = None, *, status: str = "stopped", save_latest: bool = True
@@ -75,10 +84,10 @@ class HostLoop:
             self._stop = stop
 
     def train(self) -> Outcome:
-        """Run to the end or to a stop, and return which."""
+        """Train until the end or a stop, and return how the run ended."""
         for hook in self.hooks:
             hook.loop = self
-        # A signal may be sent again while the run saves, so handlers stay from its first record until all is saved.
+        # A signal may be sent again while the run saves, so the handlers stay until all is saved.
         with (
             deferred_signals(lambda number: self.request_stop(f"signal {number}", number)),
             console_may_close(
@@ -90,15 +99,15 @@ class HostLoop:
                 stop = self._run_host()
                 if stop is not None and stop.save_latest:
                     self.save("latest")
-                    if self._stop is not None and not self._stop.save_latest:  # the save itself has failed
+                    if self._stop is not None and not self._stop.save_latest:  # the save has failed
                         stop = self._stop
             except BaseException as fault:
                 try:
                     self._tell_end("failed", end_text(fault))
-                except Exception as second:  # of a hook; the first one says why the run failed
+                except Exception as second:  # of a hook; the first error is the reason
                     LOG.warning("at the end of the run: %s", error_text(second))
                 raise
-            # After a signal in the last step, or during the last save, the caller must not begin another run.
+            # The caller must know of a signal in the last step or save, so that it begins no other run.
             late = None if self._stop is None else self._stop.signal
             if stop is not None:
                 return self._tell_end(stop.status, stop.reason, late if stop.signal is None else stop.signal)
@@ -115,9 +124,7 @@ class HostLoop:
             if anomaly is None:
                 raise
             reason = f"step {self.position.global_step + 1}: {anomaly}"
-            if (
-                team().size > 1
-            ):  # an error ends all processes; after a stop the others would wait for this one
+            if team().size > 1:  # only an error ends all processes; after a stop the others would wait
                 raise ModelError(reason, code="nonfinite_value") from error
             LOG.error("%s", reason)
             return StopRun(reason, None, "nonfinite", save_latest=False)
@@ -126,14 +133,13 @@ class HostLoop:
                 raise
             return StopRun("the profiler has seen its batches")
         agreed = self._agreed_stop()
-        # The run has done all its epochs, so "finished" and "stopped" say nothing new; a collapse still counts.
+        # All epochs are done, so only a collapse or a bad value still matters.
         return None if agreed is None or agreed.status in ("finished", "stopped") else agreed
 
     def _agreed_stop(self) -> StopRun | None:
-        """Return the same stop in all processes, or none; waits for all of them.
+        """Wait for all processes, and return the same stop in all of them, or None.
 
-        A signal may come while this waits. The others do not know of it: unless they stop anyway, it counts at the
-        next step boundary.
+        A signal that comes while this waits counts at the next step boundary, unless the processes stop anyway.
         """
         own = self._stop
         rank = team().highest(0 if own is None else own.rank)
@@ -167,11 +173,9 @@ class HostLoop:
             eval_loader,
             run.device,
             run.model,
-            LossProxy(run.loss, self._forward_done),
+            self._losses,
             OptimizerProxy(run.optimizer, self._step_done, self._step.allows, self._step.keeps_gradient),
-            run.schedule
-            if isinstance(run.schedule, float)
-            else ScheduleProxy(run.schedule, lambda: self._step.group.is_open),
+            run.schedule if isinstance(run.schedule, float) else SimpleNamespace(step=self._next_rate),
             run.decoder,
             metric,
             {**self._evaluations.best, **first},
@@ -186,55 +190,62 @@ class HostLoop:
             replacements={"save_model": self._host_saves, "export": self._host_exports},
         )
 
-    def _forward_done(
-        self, predictions: Any, batch: Sequence[Any], losses: Mapping[str, Any]
-    ) -> Mapping[str, Any]:
+    def _losses(self, predictions: Any, batch: Sequence[Any]) -> Mapping[str, Any]:
+        """Compute the losses as the host asks for them, and let the hooks measure the forward pass."""
+        losses = self.run.loss(predictions, batch)
         self._values = {}
         for hook in self.hooks:
             self._values |= hook.measure_outputs(predictions, batch, losses)
         return self._step.guard(predictions, batch, losses)
 
+    def _next_rate(self) -> None:
+        """Step the schedule as the host does after each batch, but once per group."""
+        if not self._step.group.is_open:
+            self.run.schedule.step()
+
     def _step_done(self, lr: float) -> None:
         self.position = self.position.next_step()
         step = self._step
+        is_whole = not step.group.is_open
         images = step.images * dist.get_world_size()
         values = {**step.reading.to_log(), **self._values}
-        if step.group.is_open:
-            del values["grad_norm"]  # the sum of some batches of the group; the optimizer sees that of all
-        is_whole = not step.group.is_open
-        done = StepDone(self.position, step.losses, lr, images, values, step.applied, is_whole)
-        self._tell("on_step", done)
+        if not is_whole:
+            del values["grad_norm"]  # it is that of a part of the group only
+        self._tell(
+            "on_step", StepDone(self.position, step.losses, lr, images, values, step.is_good, is_whole)
+        )
 
     def _step_seed(self, steps_done: int) -> int:
         """Return the seed of Paddle's generator in the step after ``steps_done`` steps."""
         return (self.run.seed + dist.get_rank()) * 1_000_003 + steps_done
 
     def _boundary(self) -> None:
-        """Stop here if asked to, in all processes at the same step: a process that went on would wait for ever.
+        """Begin a step, or stop in all processes at the same step: a process that continued would wait for ever.
 
         The other processes wait here while process 0 evaluates or saves.
         """
-        # Dropout and stochastic depth of a step then depend on its number alone, so a resumed run repeats them.
-        paddle.seed(self._step_seed(self.position.global_step))
+        at = self.position
+        # Dropout and stochastic depth depend on the number of the step only, so a resumed run repeats them.
+        paddle.seed(self._step_seed(at.global_step))
         if dist.get_rank() == 0:
-            self._saver.require_folder()
+            self._require_folder()
         if not self._step.group.is_open:
-            self._group_start = self.position
-            if self._stop is None and self._saver.is_due():
+            self._group_start = at
+            wait = 60 * self.run.config.settings.save_minutes
+            if self._stop is None and 0 < wait <= time.monotonic() - self._last_save:
                 self.save("latest")
             agreed = self._agreed_stop()
             if agreed is not None:
                 raise agreed
         else:
-            team().barrier()  # process 0 may have evaluated inside a group, for longer than a collective waits
-        at = self.position
+            team().barrier()  # an evaluation inside a group may last longer than a collective waits
         self._step.begin(at.global_step, ends_epoch=at.step_in_epoch + 1 >= at.steps_per_epoch)
 
     def _evaluating(self) -> None:
-        """Save during an evaluation if asked to stop: it may last longer than the 30 s until Paddle's launcher kills.
+        """Save during an evaluation if a stop was requested, since Paddle's launcher kills after 30 seconds.
 
-        Nothing is saved before the first step and after the last one, since a resumed run would leave out the
-        evaluation that was broken off there.
+        Nothing is saved before the first step and after the last one: a resumed run would not repeat the evaluation
+        there.
         """
         done = self.position.completed()
         is_between = done.global_step > 0 and done.epoch < done.epochs
@@ -251,42 +262,91 @@ class HostLoop:
         self._tell("on_epoch_end", self.position)
 
     def _evaluate(self, evaluate: Callable[[], Mapping[str, float]]) -> None:
-        """Evaluate where the host does not, and save as it does; the other processes wait at the next boundary."""
+        """Evaluate where the host does not, and save as it would; the other processes wait at the next boundary."""
         if self._evaluations.done(evaluate(), self.position):
             self._host_saves(prefix=BEST)
 
     def _host_saves(self, *args: Any, **kwargs: Any) -> None:
         """Save under the host's names, in place of its ``save_model``, which does not write atomically."""
         if kwargs.get("prefix") != BEST and self._stop is not None and not self._stop.save_latest:
-            return  # `latest` stays as it was before the collapse; the best evaluation is recorded all the same
+            return  # `latest` stays as it was before the collapse
         self.save(kwargs.get("prefix", "latest"))
 
     @staticmethod
     def _host_exports(*args: Any, **kwargs: Any) -> None:
-        """Do nothing in place of the host's ``export``, which fails on our models; ``ExportHook`` does it later."""
+        """Replace the host's ``export``, which fails on our models; ``ExportHook`` exports later."""
 
-    def save(self, name: str) -> Path:
-        """Write the checkpoint ``name`` into the run folder (rank 0 only); weights that are not finite stop the run.
+    def save(self, name: str) -> None:
+        """Write the checkpoint ``name`` into the run folder (process 0 only), and remove what is not to be kept.
 
         Inside a group (``Global.accumulate``) its position is that of the group's start: gradients are not stored.
+        Weights that are not finite are not written, and stop the run; an earlier checkpoint of this name stays.
+
+        Raises:
+            DataError: see :meth:`_require_folder`.
+            OSError: a file cannot be written.
         """
-        prefix = self.run.folder / name
-        position = self._group_start if self._step.group.is_open else self.position
         if dist.get_rank() != 0:
-            return prefix
-        try:
-            replaced = {key: value for hook in self.hooks for key, value in hook.saved_weights(name).items()}
-            states = {type(hook).__name__: state for hook in self.hooks if (state := hook.state())}
-            states |= self._evaluations.state()
-            best = self._evaluations.best
-            unreached = self._step.group.unreached
-            self._saver.save(name, position, best, states, replaced, unreached)
-        except WeightsError as error:
-            LOG.error("%s", error)
-            self.request_stop(str(error), status="nonfinite", save_latest=False)
-            return prefix
-        self._tell("on_save", prefix, position)
-        return prefix
+            return
+        self._require_folder()
+        run = self.run
+        settings = run.config.settings
+        position = self._group_start if self._step.group.is_open else self.position
+        replaced = {key: value for hook in self.hooks for key, value in hook.saved_weights(name).items()}
+        states = {type(hook).__name__: state for hook in self.hooks if (state := hook.state())}
+        states |= self._evaluations.state()
+        own = trained_state(run.model, run.unsaved_models)
+        weights = full_precision(own, run.optimizer, run.float32_copies)
+        if wrong := not_finite(weights) or not_finite(replaced) or not_finite(average_in(states)):
+            reason = (
+                f"{run.folder / name} is not written: {shortened(wrong, 2)} has values that are not finite after step "
+                f"{position.global_step}. Fix: continue from the last good checkpoint with a lower learning rate."
+            )
+            LOG.error("%s", reason)
+            self.request_stop(reason, status="nonfinite", save_latest=False)
+            return
+        train_state = TrainState(
+            position.completed(),
+            dict(self._evaluations.best),
+            parameter_names=parameter_names(run.network),
+            frozen=run.frozen_digests,
+            total_steps=run.start.total_steps,
+            optimizer=str(run.config.at("Optimizer.name")),
+            scaler=run.amp.state(),
+            loss=loss_state(run.loss),
+            charset_digest=run.charset.digest,
+            hooks=states or None,
+            raw_weights={name: weights[name].numpy() for name in replaced} or None,
+            sample_seeds=SCHEME,
+            views=run.train_loader.views_drawn,
+            accumulate=None if settings.accumulate == 1 else settings.accumulate,
+            engines=engine_names(run.engines),
+            unreached=sorted(self._step.group.unreached),
+            processes=run.team.size,
+            settings=settings_of(run.config, run.preflight),
+        )
+        write_checkpoint(run.folder / name, {**weights, **replaced}, run.optimizer, train_state)
+        if name == "latest":
+            self._last_save = time.monotonic()
+        if settings.keep_last is not None:
+            keep_newest(run.folder, name, settings.keep_last)
+        self._tell("on_save", run.folder / name, position)
+
+    def _require_folder(self) -> None:
+        """Check that the run folder is the one that the run began with.
+
+        Raises:
+            DataError: it was removed or replaced.
+        """
+        folder = self.run.folder
+        if self._folder is not None and not (
+            folder.exists() and os.path.samestat(folder.stat(), self._folder)
+        ):
+            raise DataError(
+                f"{folder}: the run folder was removed or replaced while the run trained. Fix: start the run "
+                f"again, and leave its folder where it is.",
+                code="folder_gone",
+            )
 
     def _tell(self, event: str, *args: Any) -> None:
         for hook in self.hooks:
@@ -294,9 +354,8 @@ class HostLoop:
 
     def _tell_end(self, status: str, reason: str = "", signal: int | None = None) -> Outcome:
         """Call ``on_end`` of every hook, in order, even if one raises: each may have something to close."""
-        best = dict(self._evaluations.best)
-        last = self._evaluations.last
-        outcome = Outcome(status, self.position, best, reason, signal, int(last["step"]))
+        last = int(self._evaluations.last["step"])
+        outcome = Outcome(status, self.position, dict(self._evaluations.best), reason, signal, last)
         with ExitStack() as ends:
             for hook in reversed(self.hooks):
                 ends.callback(hook.on_end, outcome)
@@ -304,18 +363,17 @@ class HostLoop:
 
 
 class Evaluations:
-    """Know the best and the last evaluation of a run, and which are due before its first step and after its last one.
+    """The best and the last evaluation of a run, and whether one is due before the first or after the last step.
 
     Args:
         run: a training run.
-        hooks: of the run; they are told of each evaluation.
+        hooks: of the run; they are called for each evaluation.
 
     Attributes:
-        best: the metrics of the best one, and its ``best_epoch``: 0 for the weights that the run started from.
-        last: the metrics of the last one, and its ``step``. Resumed from a checkpoint that does not have it, the step
-            alone, of that checkpoint.
+        best: the metrics of the best one, and its ``best_epoch`` (0 for the start weights).
+        last: the metrics of the last one, and its ``step``; of a checkpoint without them the step only.
         indicator: name of the metric that decides which is the best.
-        due_at_start: this process is to evaluate the weights that the run starts from.
+        due_at_start: True if this process must evaluate the start weights.
     """
 
     def __init__(self, run: Run, hooks: Sequence[Hook]) -> None:
@@ -328,7 +386,7 @@ class Evaluations:
         self.due_at_start = asked and self._evaluates
 
     def done(self, metrics: Mapping[str, float], position: Position) -> bool:
-        """Tell the hooks of an evaluation, and return True if it is the best, by the rule of the host."""
+        """Record an evaluation and call the hooks; return True if it is the best, by the rule of the host."""
         numbers = {name: float(value) for name, value in metrics.items()}
         step = position.global_step
         self.last = {**{name: value for name, value in numbers.items() if name != "fps"}, "step": step}
@@ -346,11 +404,11 @@ class Evaluations:
         return is_best
 
     def state(self) -> Mapping[str, Any]:
-        """Return the last evaluation for the training state, as hooks return theirs; empty before the first."""
+        """Return the last evaluation for the training state, in the form of hook states; empty before the first."""
         return {EVALUATED: self.last} if self.indicator in self.last else {}
 
     def due_at_end(self, position: Position) -> bool:
-        """Return True if this process is to evaluate at the end of an epoch: of the last one, if the host has not."""
+        """Return True if this process must evaluate at the end of an epoch: of the last, if the host has not."""
         is_last = position.completed().epoch >= position.epochs
         return is_last and self._evaluates and self.last["step"] != position.global_step
 
@@ -360,8 +418,8 @@ def evaluate_now(run: Run, loader: EvalLoader | tuple[()], metric: Any) -> Mappi
 
     Args:
         run: a training run; its model is in train mode afterwards.
-        loader: as the host sees it.
-        metric: as the host sees it.
+        loader: of ``Eval``, as the host gets it.
+        metric: as the host gets it.
     """
     config = run.config
     amp = run.amp

@@ -13,18 +13,17 @@ from ppocr_ext.run.run import Run
 
 @dataclass(frozen=True)
 class StepDone:
-    """One step: a batch, after which the optimizer steps, with ``Global.accumulate`` at the end of a group.
+    """One step, which is one batch; with ``Global.accumulate`` the optimizer steps after a group of batches.
 
     Attributes:
-        losses: the loss dict, detached: scalar tensors by name, ``loss`` their sum. Of several processes, that of this
-            one's batch.
+        losses: the losses of this process's batch, detached: scalar tensors by name, ``loss`` their sum.
         lr: learning rate of this step.
-        images: images in the batches of all processes.
-        values: plain numbers: ``grad_norm``, ``blank_share``, the share of frames that the blank wins, and what hooks
-            measured.
-        applied: False if a value was bad, in this batch or before it in its group, so that the step changed no weights;
-            `losses` and `values` may be NaN then.
-        is_whole: False inside a group, where the optimizer does not step yet; ``grad_norm`` is not in `values` then.
+        images: number of images in the batches of all processes.
+        values: numbers by name: ``grad_norm``, ``blank_share`` (share of the frames in which the blank is the most
+            probable class), and measurements of hooks.
+        applied: False if this batch, or an earlier one of its group, had a bad value: the step changed no weights, and
+            `losses` and `values` may be NaN.
+        is_whole: False inside a group, before the optimizer steps; `values` has no ``grad_norm`` then.
     """
 
     position: Position
@@ -38,10 +37,10 @@ class StepDone:
 
 @dataclass(frozen=True)
 class EvalDone:
-    """One evaluation of a run: the metric's values and what hooks measured, and whether it is the best.
+    """One evaluation of a run: values of the metric and measurements of hooks, and whether it is the best.
 
     Attributes:
-        is_start: it is of the weights that the run starts from, before its first step: no result of the training.
+        is_start: True for the start weights, before the first step: not a result of the training.
     """
 
     position: Position
@@ -57,8 +56,8 @@ class Outcome:
 
     Attributes:
         status: a key of :data:`ppocr_ext.report.run_folder.EXIT_CODES`.
-        reason: in words; empty if all epochs are done.
-        signal: number of the signal that stopped it, or None.
+        reason: a sentence; empty if all epochs are done.
+        signal: number of the signal that stopped the run, or None.
         evaluated: step of the last evaluation; 0 without one.
     """
 
@@ -70,7 +69,7 @@ class Outcome:
     evaluated: int = 0
 
 
-# Statuses of a stop, the more serious last: it wins if processes stop for several reasons.
+# Statuses of a stop. If processes stop for several reasons, the last one of them here wins.
 _STOPS = ("finished", "stopped", "collapsed", "nonfinite")
 
 
@@ -85,46 +84,46 @@ class StopRun(Exception):  # noqa: N818 - not an error: it carries a decision th
 
     @property
     def rank(self) -> int:
-        """How serious the stop is, from 1; the processes agree on the highest."""
+        """How serious the stop is, from 1; all processes take the highest."""
         return 1 + 2 * _STOPS.index(self.status) + (not self.save_latest)
 
     @classmethod
     def of_rank(cls, rank: int, signal: int | None = None) -> StopRun:
-        """Return the stop of another process that has the ``rank``."""
+        """Return the stop for a ``rank`` that another process has."""
         status, unsaved = divmod(rank - 1, 2)
         return cls("another process was asked to stop", signal, _STOPS[status], not unsaved)
 
 
 class LoopControl(Protocol):
-    """What a hook may ask of the loop."""
+    """The methods of the loop that a hook may call."""
 
     def request_stop(self, reason: str, *, status: str = "stopped", save_latest: bool = True) -> None:
         """Leave the loop at the next step boundary, in all processes.
 
         Args:
             reason: for the log and ``run.json``.
-            status: ``"finished"`` (there is nothing left to learn), ``"stopped"``, ``"collapsed"`` or ``"nonfinite"``.
-            save_latest: write the checkpoint ``latest`` first; if not, it stays as it was.
+            status: ``"finished"`` (nothing is left to learn), ``"stopped"``, ``"collapsed"`` or ``"nonfinite"``.
+            save_latest: write the checkpoint ``latest`` first; if False, it stays as it was.
         """
 
 
 class Hook:
-    """Base of all hooks, one feature each. Every method may stay as it is.
+    """Base of all hooks, one feature each. A hook overrides the methods that it needs.
 
     Attributes:
-        loop: the loop that calls the hook, from ``on_start`` on.
+        loop: the loop that calls the hook; set before ``on_start``.
     """
 
     loop: LoopControl
 
     def state(self) -> Mapping[str, Any]:
-        """Return what a resumed run needs, in plain containers and arrays; it finds it in ``run.hook_states``."""
+        """Return the state for a resumed run, in plain containers and arrays; the run has it in ``run.hook_states``."""
         return {}
 
     def saved_weights(self, name: str) -> Mapping[str, Any]:
-        """Return the entries that the checkpoint ``name`` stores in place of the network's; of process 0.
+        """Return weights that the checkpoint ``name`` stores in place of the network's (called in process 0).
 
-        The network's own ones go into its training state, and a resumed run continues with those.
+        The network's own ones are stored in the training state, and a resumed run continues with them.
         """
         return {}
 
@@ -138,36 +137,36 @@ class Hook:
     def measure_outputs(
         self, predictions: Any, batch: Sequence[Any], losses: Mapping[str, Any]
     ) -> Mapping[str, float]:
-        """Called after the forward pass; what it returns gets into the values of the step.
+        """Called after the forward pass; return values to add to the values of the step.
 
         Args:
-            predictions: of the network. Its dicts and lists are emptied when the step ends: copy what is to be kept.
+            predictions: of the network. Its dicts and lists are emptied when the step ends: copy what you keep.
             batch: tensors, the images first.
             losses: scalars by name.
         """
         return {}
 
     def measure_eval(self) -> Mapping[str, float]:
-        """Called after an evaluation, before ``on_eval`` (rank 0 only); the result gets into its metrics."""
+        """Called after an evaluation, before ``on_eval`` (process 0 only); return values to add to its metrics."""
         return {}
 
     def on_step(self, step: StepDone) -> None:
         """Called after each step."""
 
     def on_eval_start(self) -> None:
-        """Called before an evaluation, and after a save in its midst (rank 0 only)."""
+        """Called before an evaluation, and after a save within it (process 0 only)."""
 
     def on_eval_end(self) -> None:
-        """Called after ``on_eval``, and before a save in the midst of an evaluation (rank 0 only)."""
+        """Called after ``on_eval``, and before a save within an evaluation (process 0 only)."""
 
     def on_eval(self, result: EvalDone) -> None:
-        """Called after an evaluation (rank 0 only)."""
+        """Called after an evaluation (process 0 only)."""
 
     def on_save(self, prefix: Path, position: Position) -> None:
-        """Called after a checkpoint has been written (rank 0 only)."""
+        """Called after a checkpoint has been written (process 0 only)."""
 
     def on_epoch_end(self, position: Position) -> None:
         """Called after the last step of an epoch, before the next begins."""
 
     def on_end(self, outcome: Outcome) -> None:
-        """Called once after every hook has started, even if the run failed."""
+        """Called once at the end, even if the run failed."""

@@ -1,4 +1,4 @@
-"""One training at a time in a run folder, and none that replaces another one without being told."""
+"""Allow one training at a time in a run folder, and none that replaces an earlier run without ``--overwrite``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ppocr_ext.checkpoint.checkpoints import Checkpoint
+from ppocr_ext.checkpoint.checkpoints import checkpoint_prefix
 from ppocr_ext.checkpoint.files import finish_saves, names_in
 from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError
@@ -31,15 +31,18 @@ LOCK_FILE = ".lock"
 def locked_folder(
     folder: Path, option: str = "-o Global.save_model_dir=…", warning_level: int = logging.WARNING
 ) -> Iterator[None]:
-    """Keep other trainings out of ``folder``, which is created, and clear it of what killed saves left.
+    """Create ``folder`` if needed, lock it against other trainings, and finish or remove what killed saves left.
 
-    A message names the ``option`` that gives another folder.
+    The system frees the lock when the process ends, in whatever way. If the system has no locks (some network file
+    systems, Windows), the log has a line about it.
 
-    The system frees the lock when the process ends, however it ends. Where there are no locks (some network file
-    systems, Windows), the log has a line about it, at ``warning_level``.
+    Args:
+        folder: of a run.
+        option: the option that gives another folder, for a message.
+        warning_level: of the line in the log.
 
     Raises:
-        ConfigError: another training has the folder.
+        ConfigError: another training uses the folder.
         OSError: the folder cannot be created.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -50,7 +53,7 @@ def locked_folder(
         return
     held = [handle]
 
-    def close_in_child() -> None:  # a worker that outlives a killed run must not keep the lock
+    def close_in_child() -> None:  # a worker that survives a killed run must not keep the lock
         while held:
             os.close(held.pop())
 
@@ -66,7 +69,7 @@ def locked_folder(
 
 
 def _lock(file: Path, option: str, level: int) -> int | None:
-    """Return the handle that has the lock; None where there are no locks."""
+    """Return the handle that has the lock; None if the system has no locks."""
     while fcntl is not None:
         handle = own_file(file, os.O_RDWR | os.O_CREAT)
         try:
@@ -84,7 +87,7 @@ def _lock(file: Path, option: str, level: int) -> int | None:
             file.unlink(missing_ok=True)
             LOG.log(level, "%s: %s, so that a second training there is not noticed.", file, error.strerror)
             return None
-        if _is_at(file, handle):  # not removed by the training before, between the two calls
+        if _is_at(file, handle):  # else another training has removed the file between the two calls
             now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
             holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": now}
             os.ftruncate(handle, 0)
@@ -102,7 +105,7 @@ def _is_at(file: Path, handle: int) -> bool:
 
 
 def _holder(text: bytes) -> str:
-    """Return who has the lock, for a message; empty if it has not written that yet."""
+    """Return a note about the process that has the lock; empty if it has not written itself into the file yet."""
     try:
         holder = json.loads(text)
         return f" (process {int(holder['pid'])} on {holder['host']!s:.60}, since {holder['since']!s:.30})"
@@ -119,12 +122,12 @@ def check_folder(
         folder: of the new run.
         config: of the new run.
         host_path: as given, for a command in the message.
-        overwrite: the user has asked for that.
-        processes: given for the new run, for the same command.
+        overwrite: the user allows it.
+        processes: as given, for the same command.
 
     Raises:
-        ConfigError: the folder holds a run that the new one does not go on with, and ``overwrite`` is False, or the
-            new run starts from weights there.
+        ConfigError: the folder holds a run that the new one does not resume, and ``overwrite`` is False or the new run
+            starts from weights there.
     """
     names = names_in(folder)
     resumed = config.settings.checkpoints
@@ -133,11 +136,11 @@ def check_folder(
     if overwrite:
         _require_other_weights(folder, config)
         return names
-    status = status_of(read_record(folder)).replace("running", "killed")  # else it had the lock
+    status = status_of(read_record(folder)).replace("running", "killed")  # a running one would have the lock
     problem = f"a run ({status}: {shortened(names, 3)})"
     again = folder / names[0]
     if resumed:
-        again = Checkpoint(resumed).prefix
+        again = checkpoint_prefix(resumed)
         problem = f"another run than {again} ({status}: {shortened(names, 3)})"
     command = run_command("train", again, host_path) + f" --processes {processes}" * (processes > 1)
     more = " (with a greater Global.epoch_num)" if status == "finished" and not resumed else ""
@@ -162,4 +165,4 @@ def _require_other_weights(folder: Path, config: Config) -> None:
 
 
 def _is_in(folder: Path, checkpoint: str) -> bool:
-    return Checkpoint(checkpoint).prefix.parent.resolve() == folder.resolve()
+    return checkpoint_prefix(checkpoint).parent.resolve() == folder.resolve()

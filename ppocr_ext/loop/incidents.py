@@ -1,4 +1,4 @@
-"""Incidents: say what went wrong in a step with a bad value, keep its batch and weights, and replay it."""
+"""Incidents: describe a step with a bad value, store its batch and weights, and replay it."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from ppocr_ext.loop.step_values import (
 )
 from ppocr_ext.losses import CTCLoss, build_loss, required_outputs
 from ppocr_ext.messages import LOG, command_line, end_text, shortened
-from ppocr_ext.run.amp import full_precision
 from ppocr_ext.run.context import RunContext, RunOptions, open_context
 from ppocr_ext.run.freezing import choose_trained
 from ppocr_ext.run.host_config import plugin_names
+from ppocr_ext.run.model_wrappers import full_precision
 from ppocr_ext.run.run import Run, build_network
 from ppocr_ext.run.train_setup import loss_context, loss_state
 
@@ -61,7 +61,7 @@ class SampleFacts:
         image: the greatest absolute value of its image.
         label: its text; None if the batch has no CTC label.
         frames: T of the CTC output.
-        needed: frames that CTC needs for the label.
+        needed: number of frames that CTC needs for the label.
         ctc_loss: by sub-model.
     """
 
@@ -73,7 +73,7 @@ class SampleFacts:
     ctc_loss: Mapping[str, float] = field(default_factory=dict)
 
     def badness(self, limit: float) -> tuple[bool, bool, bool, float]:
-        """Return a key to sort by: a bad image (``limit``: its greatest value), a bad loss, a misfit, a great loss."""
+        """Return a sort key: an image above ``limit``, a loss that is not finite, a misfit, the greatest loss."""
         losses = list(self.ctc_loss.values())
         finite = [value for value in losses if math.isfinite(value)]
         misfit = self.frames is not None and self.needed is not None and self.needed > self.frames
@@ -97,7 +97,7 @@ class Incident:
     Attributes:
         step: its number, from 1.
         last_good_step: the last step whose gradient was applied.
-        bad: what is bad, in words.
+        bad: descriptions of the bad values.
         weights: names of parameters that were not finite before the step.
         gradients: names of parameters whose gradient is not finite.
         values: all values of the step, by name.
@@ -141,10 +141,10 @@ def find_incident(
     layout: BatchLayout,
     charset: Charset,
 ) -> Incident:
-    """Return what is bad in a step; it may take as long as the step.
+    """Return the incident of a step; this may take as long as the step.
 
     Args:
-        meter: measured the step.
+        meter: has measured the step.
         reading: its values.
         step: its number, from 1.
         last_good: the last step whose gradient was applied.
@@ -153,7 +153,7 @@ def find_incident(
         layout: of the batch.
         charset: the dictionary.
     """
-    # where "max" is not finite, "min" is not either, and says nothing new
+    # if "max" is bad, "min" says nothing new
     names = [
         name for name in reading.bad if not name.endswith(" min") or f"{name[:-3]}max" not in reading.bad
     ]
@@ -165,7 +165,7 @@ def find_incident(
         for name, p in meter.network.named_parameters()
         if not name.endswith(STATISTICS) and not _is_finite(p)
     ]
-    # after a bad forward pass every gradient is NaN, since the loss was multiplied by NaN
+    # after a bad forward pass all gradients are NaN, since the loss was multiplied by NaN
     trained = () if reading.bad else meter.trained
     gradients = [name for name, p in trained if p.grad is not None and not _is_finite(p.grad)]
     samples = _samples(meter, predictions, batch, layout, charset)
@@ -227,12 +227,12 @@ def _samples(
 
 
 class Incidents:
-    """Say what is bad in a step of a run, and keep the first five incidents of a process: each holds all weights.
+    """Log the incidents of a run, and store the first five of each process, since each has all weights.
 
     Args:
         run: the run.
         meter: measures its steps.
-        step_seed: returns the seed of Paddle's generator in the step after so many steps.
+        step_seed: returns the seed of Paddle's generator for a number of steps done.
     """
 
     def __init__(self, run: Run, meter: StepMeter, step_seed: Callable[[int], int]) -> None:
@@ -252,7 +252,7 @@ class Incidents:
         *,
         elsewhere: bool,
     ) -> Incident:
-        """Write the incident into the log, and with its batch and weights into ``incidents/step_N`` of the run folder.
+        """Log the incident, and write it with batch and weights into ``incidents/step_N`` of the run folder.
 
         Args:
             reading: the values of the step.
@@ -260,7 +260,7 @@ class Incidents:
             last_good: the last step whose gradient was applied.
             predictions: of the network.
             batch: of the step.
-            elsewhere: the forward pass of another process is bad, not that of this one.
+            elsewhere: True if the forward pass of another process is bad, but not that of this one.
         """
         run = self._run
         layout = layout_of(run.config)
@@ -278,7 +278,7 @@ class Incidents:
         name = f"step_{step:06d}" + (f"_rank{run.team.rank}" if run.team.size > 1 else "")
         try:
             self._write(incident, batch, self._folder / name)
-        except (OSError, DataError) as error:  # a full disk must not decide over the run
+        except (OSError, DataError) as error:  # a full disk must not end the run
             LOG.warning("the incident cannot be written: %s", error)
         else:
             plugins = ["--import-plugins"] if plugin_names(run.config) else []
@@ -289,14 +289,14 @@ class Incidents:
     def _write(self, incident: Incident, batch: Sequence[Any], folder: Path) -> None:
         run = self._run
         variances = self._meter.variances
-        # an entry that is not a tensor, such as a path, keeps its place: no loss computes with it
+        # an entry that is not a tensor, such as a path, is replaced by an empty array: no loss reads it
         arrays: dict[str, Any] = {
             str(index): entry.numpy() if isinstance(entry, paddle.Tensor) else np.zeros(0)
             for index, entry in enumerate(batch)
         }
         arrays |= {} if variances is None else {VARIANCES: variances.numpy()}
         record = {**asdict(incident), "paddle_seed": self._step_seed(incident.step - 1)}
-        # JSON has no NaN and no infinity: they become text
+        # JSON has no NaN and infinity, so they become texts
         plain = json.loads(json.dumps(record), parse_constant=str)
         state = full_precision(run.network.state_dict(), run.optimizer, run.float32_copies)
         with atomic_folder(folder, (BATCH, WEIGHTS, LOSS, CONFIG, RECORD), force=True) as place:
@@ -313,17 +313,17 @@ def layout_of(config: Config) -> BatchLayout:
     return BatchLayout.of_transforms(config.at("Train.dataset.transforms", default=None))
 
 
-# what Paddle and NumPy raise for arrays of other shapes and types
+# exceptions of Paddle and NumPy for arrays of wrong shapes and types
 _MISFITS = (ValueError, TypeError, LookupError, RuntimeError, AttributeError, OSError, MemoryError)
 
 
 @dataclass(frozen=True)
 class Replay:
-    """What a replayed step gave.
+    """The result of a replayed step.
 
     Attributes:
-        incident: what is bad in it; None if every value is good.
-        operator: the operator and the layer of the first value that is not finite, if there is one.
+        incident: the bad values; None if every value is good.
+        operator: operator and layer of the first value that is not finite, if there is one.
     """
 
     incident: Incident | None
@@ -342,12 +342,12 @@ def replay(
         with_plugins: import ``Global.plugins`` of its config, which runs their code.
 
     Raises:
-        DataError: the folder holds no incident, or its parts do not fit each other.
+        DataError: the folder has no incident, or its files do not fit together.
         PPOCRExtError: the networks or the loss cannot be built, or need plugins.
     """
     if not (folder / RECORD).is_file():
         raise DataError(
-            f"{folder} holds no incident (found no {RECORD}). Fix: give a folder in `incidents` of a run.",
+            f"{folder} has no incident (found no {RECORD}). Fix: give a folder in `incidents` of a run.",
             code="no_incident",
         )
     try:
@@ -358,7 +358,7 @@ def replay(
         batch = [paddle.to_tensor(arrays[str(index)]) for index in range(len(arrays))]
     except (OSError, ValueError, TypeError, KeyError, OverflowError) as error:
         raise _damaged(folder, error) from error
-    # every weight is in the incident; nothing else is read
+    # the incident has all weights, so no others are read
     config = load([folder / CONFIG], options).with_values(
         {"Global.checkpoints": None, "Global.pretrained_model": None}
     )
@@ -396,7 +396,11 @@ def _damaged(folder: Path, error: Exception) -> DataError:
 
 
 def _check_ids(layer: nn.Layer, inputs: Any) -> None:
-    """Refuse ids that an embedding has no row for: Paddle would read memory at their places, and the process end."""
+    """Check that an embedding has all rows that the labels need; otherwise Paddle reads outside of it and crashes.
+
+    Raises:
+        DataError: a label has another class.
+    """
     if int(inputs[0].min()) < 0 or int(inputs[0].max()) >= layer.weight.shape[0]:
         raise DataError(
             f"{BATCH}: a label has a class outside 0 to {layer.weight.shape[0] - 1}. Fix: copy the whole folder of the "
@@ -406,19 +410,18 @@ def _check_ids(layer: nn.Layer, inputs: Any) -> None:
 
 
 def _network_and_loss(context: RunContext, folder: Path) -> tuple[Any, Any]:
-    """Return network and loss as the run had them, with the weights and the state of the incident."""
+    """Return network and loss of the run, with the weights and the state of the incident."""
     config = context.config
     network = build_network(context.components)
     loss = build_loss(context.components.at("Loss").thaw(), loss_context(network, context.charset))
-    outputs = required_outputs(loss)
-    network = choose_trained(network, config, outputs)
+    network = choose_trained(network, config, required_outputs(loss))
     for layer in network.sublayers():
         if isinstance(layer, paddle.nn.Embedding):
             layer.register_forward_pre_hook(_check_ids)
     weights = read_state(folder / WEIGHTS)
     shapes = {name: tuple(value.shape) for name, value in network.state_dict().items()}
     if shapes != {name: value.shape for name, value in weights.items()}:
-        raise ValueError(f"{WEIGHTS} is of another network than {CONFIG}")
+        raise ValueError(f"{WEIGHTS} belongs to another network than {CONFIG}")
     network.set_state_dict(weights)
     state = read_plain_pickle(folder / LOSS)
     if state and isinstance(loss, paddle.nn.Layer):
@@ -428,7 +431,7 @@ def _network_and_loss(context: RunContext, folder: Path) -> tuple[Any, Any]:
 
 @dataclass
 class _Step:
-    """The step to repeat; each repetition starts from the same random numbers and running statistics."""
+    """The step to repeat; each repetition begins with the same random numbers and running statistics."""
 
     network: nn.Layer
     loss: Callable[..., Any]
@@ -450,7 +453,7 @@ class _Step:
         return predictions, meter.read()
 
     def first_operator(self) -> str | None:
-        """Return the operator and the layer of the first value that is not finite; None if all are finite."""
+        """Return operator and layer of the first value that is not finite; None if all are finite."""
         watch = AnomalyWatch(self.network, self.loss)
         try:
             watch.on("the loss")

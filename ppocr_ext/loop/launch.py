@@ -1,12 +1,11 @@
-"""Start the processes of a training on this machine through Paddle's launcher, and follow them; imports no Paddle.
+"""Start the processes of a training on this machine by Paddle's launcher; imports no Paddle.
 
-The launcher shows the lines of process 0 up to two seconds late, and after a signal its exit code is the number of that
-signal. So this process shows the lines, and returns the exit code of the command.
+The launcher shows the lines of process 0 up to two seconds late, and after a signal its exit code is the number of the
+signal. So this process shows these lines itself, and computes the exit code of the command.
 """
 
 from __future__ import annotations
 
-import codecs
 import logging
 import os
 import re
@@ -36,32 +35,34 @@ from ppocr_ext.run.machine import starter_environment
 if TYPE_CHECKING:  # it imports Paddle
     from ppocr_ext.run.run import Run
 
-MESSAGES = "processes"  # folder of the run folder: what each process says, in workerlog.N
+MESSAGES = "processes"  # in the run folder; the output of process N is in workerlog.N there
 _FIRST_LOG = "workerlog.0"
 _LAUNCHER_LOG = "launcher.log"
-# The launcher writes all variables of the environment, secrets too, into these.
+# The launcher writes all environment variables, also secrets, into these files.
 _ENVIRONMENT_FILES = ("envlog.*", "backup_env.*.json", "default.*.log")
-_PAUSE = 0.2  # seconds between two looks at what process 0 says
-_LAST = 15  # lines of a process that an error repeats
-_ERROR = re.compile(r"^error: process \d", re.MULTILINE)  # with which a process ends, by cli/main.py
-_WORTH_SHARING = 1_000_000  # weights; what networks as small as the quickstart's gain was not measured
-_LEAST_SHARE = 8  # samples of a process, by which BatchNorm normalises
-_VERDICTS = (0, 1)  # exit codes of a training that came to its end
+_PAUSE = 0.2  # seconds between two reads of the output of process 0
+_LAST = 15  # lines of output that an error message repeats
+_ERROR = re.compile(
+    r"^error: process \d", re.MULTILINE
+)  # last message of a process that failed (cli/main.py)
+_WORTH_SHARING = 1_000_000  # weights; smaller networks, like the quickstart's, were not measured
+_LEAST_SHARE = 8  # samples of a process; BatchNorm normalises by them
+_VERDICTS = (0, 1)  # exit codes of a training that was not interrupted
 _OWN_SCRIPT = str(Path(ppocr_ext.__file__).with_name("__main__.py"))
 
 
 def is_started(processes: int) -> bool:
-    """Return True if this process is one of the ``processes`` of a training, False if they are still to be started.
+    """Return True if this process is one of the ``processes`` of a training; False if they must be started.
 
     Raises:
-        ConfigError: ``processes`` is below 1, or the launcher has started another number.
+        ConfigError: ``processes`` is below 1, or the launcher has started another number of them.
     """
     if processes < 1:
         raise ConfigError(
             f"--processes: found {processes}, expected 1 or more. Fix: give the cores or GPUs to use.",
             code="bad_value",
         )
-    if "PADDLE_LOCAL_RANK" not in os.environ:  # of the launcher
+    if "PADDLE_LOCAL_RANK" not in os.environ:  # the launcher sets it
         return processes == 1
     started = os.environ.get("PADDLE_TRAINERS_NUM", "1")
     if started != str(processes):
@@ -74,21 +75,21 @@ def is_started(processes: int) -> bool:
 
 
 def start_processes(config: Config, processes: int, words: Sequence[str]) -> int:
-    """Run a command in several processes on this machine; show what process 0 says, and pass signals on.
+    """Run a command in several processes on this machine; show the output of process 0, and pass signals on.
 
-    On a CPU each process gets its share of the cores as threads, unless ``OMP_NUM_THREADS`` is set. On other devices
-    each process gets one of them. The folder ``processes`` of the run folder keeps what each process says.
+    On a CPU, the processes share the cores (one thread each), unless ``OMP_NUM_THREADS`` is set. On other devices, each
+    process gets a device. The output of each process is kept in the folder ``processes`` of the run folder.
 
     Args:
         config: of the training.
-        processes: how many, at least 2.
-        words: command and options of each process, as in ``["train", "-c", "my.yml"]``.
+        processes: at least 2.
+        words: command and options of each process, such as ``["train", "-c", "my.yml"]``.
 
     Returns:
         The exit code: that of process 0, or 128 + n after the signal n.
 
     Raises:
-        PPOCRExtError: the processes cannot be started, or another training has the run folder.
+        PPOCRExtError: the processes cannot be started, or another training uses the run folder.
         ProcessError: a process failed, and process 0 could not report it.
     """
     set_up_console()
@@ -98,25 +99,25 @@ def start_processes(config: Config, processes: int, words: Sequence[str]) -> int
     is_new = not folder.exists()
     messages = require_no_link(folder / MESSAGES)
     _describe(config, processes, messages, environment["OMP_NUM_THREADS"] if on_cpu else None)
-    # Process 0 takes the run folder's lock only after some seconds, so the folder of the logs has a lock of its own for
-    # as long as they are written. Process 0 warns if there are no locks.
+    # Process 0 locks the run folder only after some seconds, so the folder of the output has a lock of its own.
+    # Process 0 warns if the system has no locks.
     try:
         with locked_folder(messages, warning_level=logging.DEBUG):
             with locked_folder(folder, warning_level=logging.DEBUG):
-                # of the run before it was resumed; train.log keeps its lines
+                # files of the run before it was resumed; train.log has its lines too
                 _remove(messages, "workerlog.*", *_ENVIRONMENT_FILES)
             code, stopped_by = _launch(processes, words, messages, environment, on_cpu)
+            output = _text(messages / _FIRST_LOG)
             if stopped_by is not None:
                 return 128 + stopped_by
-            output = (messages / _FIRST_LOG).read_text(encoding="utf-8", errors="replace")
             if code in _VERDICTS and output:
                 return code
             if not _ERROR.search(output):
                 raise ProcessError(_failure(code, messages), code="process_failed")
             if is_new and [file.name for file in folder.iterdir()] == [MESSAGES]:
-                shutil.rmtree(folder)  # as with one process, a start that failed leaves no folder
+                shutil.rmtree(folder)  # a start that failed leaves no folder, as with one process
     finally:
-        with suppress(OSError):  # it holds something, unless another training has the run folder
+        with suppress(OSError):  # it is empty only if another training uses the run folder
             messages.rmdir()
     return PPOCRExtError.exit_code
 
@@ -124,7 +125,7 @@ def start_processes(config: Config, processes: int, words: Sequence[str]) -> int
 def _launch(
     processes: int, words: Sequence[str], messages: Path, environment: Mapping[str, str], on_cpu: bool
 ) -> tuple[int, int | None]:
-    """Run Paddle's launcher to its end; return its exit code, and the signal that this process passed on, if any."""
+    """Run Paddle's launcher; return its exit code, and the signal that this process passed on, if any."""
     log = messages / _FIRST_LOG
     log.touch()
     options = ["--nproc_per_node", str(processes), "--host", "127.0.0.1", "--log_dir", str(messages)]
@@ -137,7 +138,7 @@ def _launch(
             env=environment,
             stdout=subprocess.DEVNULL,  # the lines of process 0, up to two seconds late
             stderr=output,
-            start_new_session=True,  # Ctrl-C reaches it once, from here
+            start_new_session=True,  # else Ctrl-C would reach it twice
         )
         try:
             stopped_by = _follow(launcher, log)
@@ -147,15 +148,15 @@ def _launch(
 
 
 def _runs_on_cpu(config: Config, processes: int) -> bool:
-    """Return True if the training runs on a CPU, False for a GPU or another device, which Paddle is asked for.
+    """Return True if the training runs on a CPU; for another device, ask Paddle whether it is usable.
 
     Raises:
-        ConfigError: the device cannot be used, or not by so many processes.
+        ConfigError: the device is not usable, or not by so many processes.
     """
     if config.asked_devices():
         import paddle
 
-        from ppocr_ext.run.device import device_kind
+        from ppocr_ext.run.context import device_kind
 
         devices = paddle.device.cuda.device_count() if device_kind(config) == "gpu" else processes
         if devices < processes:
@@ -175,13 +176,13 @@ def _runs_on_cpu(config: Config, processes: int) -> bool:
 
 
 def _environment(processes: int, on_cpu: bool) -> dict[str, str]:
-    """Return the variables of the launcher, which the processes inherit."""
-    # the launcher would prefer PADDLE_… and POD_IP to its options
+    """Return the environment variables of the launcher and the processes."""
+    # the launcher prefers PADDLE_… and POD_IP to its options
     environment = {
         key: value for key, value in os.environ.items() if not key.startswith("PADDLE_") and key != "POD_IP"
     }
     environment |= starter_environment()
-    environment.setdefault("GLOG_minloglevel", "1")  # Paddle's lines about each connection
+    environment.setdefault("GLOG_minloglevel", "1")  # else Paddle logs each connection
     if not on_cpu:
         return environment
     cores = usable_cores()
@@ -193,13 +194,13 @@ def _environment(processes: int, on_cpu: bool) -> dict[str, str]:
             threads,
             cores,
         )
-    # The launcher looks for GPUs by itself, and fails if it finds fewer than processes. It is shown one, which all
-    # processes share and none uses.
+    # The launcher looks for GPUs, and fails if there are fewer than processes. It is told that all processes share
+    # GPU 0, which none of them uses.
     return environment | {"CUDA_VISIBLE_DEVICES": "0", "PADDLE_DISTRI_BACKEND": "gloo"}
 
 
 def _describe(config: Config, processes: int, messages: Path, threads: str | None) -> None:
-    """Say what is started, and what it does to the batch."""
+    """Log the number of processes and what it means for the batch."""
     share = "one device each" if threads is None else f"OMP_NUM_THREADS={threads}"
     LOG.info("%d processes on this machine, %s; their messages: %s/workerlog.*", processes, share, messages)
     each = samples_per_step(config)
@@ -219,12 +220,12 @@ def _describe(config: Config, processes: int, messages: Path, threads: str | Non
 
 
 def advise_processes(run: Run) -> None:
-    """Say how a training by one process on a CPU uses more cores, if its networks are large enough to gain."""
+    """Log how a training in one process on a CPU can use more cores, if its networks are large enough."""
     cores = usable_cores()
     weights = sum(int(weight.size) for weight in run.network.parameters())
     processes = min(cores, (batch_size(run.config) or 0) // _LEAST_SHARE)
     decided = "OMP_NUM_THREADS" in os.environ or run.config.settings.use_sync_bn
-    decided = decided or run.start.global_step > 0  # a resumed run that shares its batch is another one
+    decided = decided or run.start.global_step > 0  # a resumed run with other batches would be another run
     if run.device == "cpu" and processes > 1 and weights >= _WORTH_SHARING and not decided:
         option, remark = batch_share(run.config, processes)
         LOG.info(
@@ -237,25 +238,23 @@ def advise_processes(run: Run) -> None:
 
 
 def _follow(launcher: subprocess.Popen[bytes], log: Path) -> int | None:
-    """Show what ``log`` gets until the launcher has ended; return the signal that ended it, if any.
+    """Show new lines of ``log`` until the launcher has ended; return the signal that was passed on to it, if any.
 
-    The launcher tells its processes to end, and waits 30 seconds for that; a second signal takes 10 of them.
+    The launcher ends its processes within 30 seconds, and within 10 after a second signal.
     """
     signals: list[int] = []
 
     def pass_on(number: int) -> None:
         signals.append(number)
-        # a SIGHUP would end the launcher and leave its processes
+        # after a SIGHUP the launcher would end without its processes
         launcher.send_signal(signal.SIGINT if number == signal.SIGINT else signal.SIGTERM)
 
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    with log.open("rb") as stream, deferred_signals(pass_on):
+    with log.open(encoding="utf-8", errors="replace", newline="") as stream, deferred_signals(pass_on):
         try:
             has_ended = False
             while not has_ended:
-                has_ended = launcher.poll() is not None  # before the last look at the log
-                sys.stdout.write(decoder.decode(stream.read()))
-                sys.stdout.flush()
+                has_ended = launcher.poll() is not None  # before the last read of the log
+                print(stream.read(), end="", flush=True)
                 time.sleep(0 if has_ended else _PAUSE)
         except BaseException:  # a second signal, or the reader of our output has ended
             launcher.terminate()
@@ -270,15 +269,17 @@ def _remove(folder: Path, *patterns: str) -> None:
             file.unlink(missing_ok=True)
 
 
+def _text(log: Path) -> str:
+    return log.read_text(encoding="utf-8", errors="replace")
+
+
 def _failure(exit_code: int, messages: Path) -> str:
-    """Return what to say of processes that ended without an error of process 0: the last lines of another one."""
-    logs = sorted(messages.glob("workerlog.*"))
-    texts = {
-        log: log.read_text(encoding="utf-8", errors="replace") for log in [*logs, messages / _LAUNCHER_LOG]
-    }
-    guilty = next((log for log, text in texts.items() if _ERROR.search(text)), messages / _LAUNCHER_LOG)
-    last = "\n".join(texts[guilty].strip().splitlines()[-_LAST:])
+    """Return the error message if process 0 has none: with the last lines of the process that failed."""
+    launcher_log = messages / _LAUNCHER_LOG
+    workers = sorted(messages.glob("workerlog.*"))
+    log = next((each for each in workers if _ERROR.search(_text(each))), launcher_log)
+    last = "\n".join(_text(log).strip().splitlines()[-_LAST:])
     return (
         f"--processes: the processes have ended (exit code {exit_code} of Paddle's launcher). Fix: see {messages}. The "
-        f"last lines of {guilty.name} there:\n{last}"
+        f"last lines of {log.name} there:\n{last}"
     )

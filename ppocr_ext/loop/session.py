@@ -1,4 +1,4 @@
-"""Train a whole run: build, record, train; `ppocr-ext train` and the quickstart call it."""
+"""Train a whole run: lock the folder, build the run, train; called by `ppocr-ext train` and the quickstart."""
 
 from __future__ import annotations
 
@@ -21,12 +21,10 @@ from ppocr_ext.loop.hooks.early_stop import EarlyStop
 from ppocr_ext.loop.hooks.ema import Ema
 from ppocr_ext.loop.hooks.export_hook import ExportHook
 from ppocr_ext.loop.hooks.metric_writers import require_packages, writers_for
-from ppocr_ext.loop.hooks.metrics_log import MetricsLog
-from ppocr_ext.loop.hooks.progress import ProgressBar
+from ppocr_ext.loop.hooks.metrics_log import MetricsLog, ProgressBar
 from ppocr_ext.loop.hooks.report_hook import ReportHook
 from ppocr_ext.loop.hooks.run_record import RunRecord
-from ppocr_ext.loop.hooks.teacher_check import CacheUse, TeacherCheck
-from ppocr_ext.loop.hooks.weight_change import WeightChange
+from ppocr_ext.loop.hooks.weight_checks import CacheUse, TeacherCheck, WeightChange
 from ppocr_ext.loop.launch import MESSAGES, advise_processes
 from ppocr_ext.messages import LOG
 from ppocr_ext.run.host_config import folder_of
@@ -37,7 +35,7 @@ from ppocr_ext.run.team import failing_together
 
 
 class RemoveReplaced(Hook):
-    """Remove the checkpoints ``names`` of an earlier run, after hooks that may refuse to begin."""
+    """Remove the checkpoints ``names`` of an earlier run; placed after hooks that may refuse to start."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names
@@ -48,18 +46,17 @@ class RemoveReplaced(Hook):
 
 
 def default_hooks(run: Run) -> list[Hook]:
-    """Return the hooks of this process: only the first one of a run writes and shows."""
+    """Return the hooks of this process; only process 0 writes files and shows progress."""
     cache = [] if run.teacher_cache is None else [CacheUse(run.teacher_cache)]
     if dist.get_rank() != 0:
         return [TeacherCheck(), *cache]
     every = max(1, run.config.settings.print_batch_step)
     early_stop = run.config.settings.early_stop
-    hooks: list[Hook] = (
-        [] if early_stop is None else [EarlyStop(**early_stop)]
-    )  # first: it may refuse to begin
     record = RunRecord()
-    hooks += [
-        MetricsLog(every, writers_for(run.config)),  # early: a writer that cannot be opened ends the run
+    hooks: list[Hook] = [
+        # first those that may refuse to start
+        *([] if early_stop is None else [EarlyStop(**early_stop)]),
+        MetricsLog(every, writers_for(run.config)),
         record,
         TeacherCheck(),
         *cache,
@@ -92,11 +89,11 @@ def train(
         host_path: a PaddleOCR checkout; None searches for a host.
         old_dictionary: dictionary of the weights, if it differs from the config's.
         hooks: called after the default ones.
-        overwrite: replace a run that the run folder holds.
-        processes: that ``ppocr-ext train --processes`` was given, for a command in a message.
+        overwrite: replace an earlier run in the run folder.
+        processes: value of ``ppocr-ext train --processes``, for a command in a message.
 
     Raises:
-        PPOCRExtError: the run cannot be built, the run folder holds another run, or a hook ended it.
+        PPOCRExtError: the run cannot be built, the run folder holds another run, or a hook raised.
     """
     set_up_console()
     require_packages(config)
@@ -104,7 +101,7 @@ def train(
     quiet_host(host.logger)
     folder = folder_of(config)
     loggers = [LOG, host.logger]
-    first = dist.get_rank() == 0  # only process 0 writes a log; the launcher keeps what the others print
+    first = dist.get_rank() == 0  # only process 0 writes a log; the launcher stores the output of the others
     new = [path for path in (folder, *folder.parents) if _is_new(path)] if first else []
     with ExitStack() as stack:
         stack.enter_context(failing_together())
@@ -114,13 +111,11 @@ def train(
             replaced = check_folder(folder, config, host_path, overwrite, processes)
             stack.enter_context(log_file(folder / "train.log", *loggers))
             LOG.info("host: %s", host)
-        stack.enter_context(ending_with_launcher())  # after the log is open, which gets its message
+        stack.enter_context(ending_with_launcher())  # after the log is open, which must get its message
         try:
             run = Run.build(config, "train", host_path=host_path, old_dictionary=old_dictionary)
         except BaseException as fault:
-            if (
-                getattr(fault, "record", None) is None
-            ):  # else the message names a file in the folder, which stays
+            if getattr(fault, "record", None) is None:  # else the message names a file in the folder
                 _remove_new(new)
             raise
         if dist.get_world_size() == 1:
@@ -134,21 +129,18 @@ def train(
 
 
 def _is_new(folder: Path) -> bool:
-    """Return True if ``folder`` is not there, or holds only what `ppocr-ext train --processes` puts there before."""
+    """Return True if ``folder`` does not exist, or has only the output of `ppocr-ext train --processes`."""
     return not folder.exists() or [file.name for file in folder.iterdir()] == [MESSAGES]
 
 
 def _remove_new(folders: Sequence[Path]) -> None:
-    """Remove the run folder, the first of ``folders``, and those above it that were made with it.
-
-    Files that were there before stay, and so do their folders.
-    """
+    """Remove the run folder, the first of ``folders``, and the folders above it, unless they have other files."""
     if not folders:
         return
     folder = folders[0]
     for name in ("usable_train", "usable_eval"):
         shutil.rmtree(folder / name, ignore_errors=True)
-    # another run may have written there, or the disk may refuse: the error of the start is what matters
+    # whatever fails here, the error of the start matters more
     for name in ("train.log", "preflight.json", LOCK_FILE):
         with suppress(OSError):
             (folder / name).unlink(missing_ok=True)

@@ -1,15 +1,19 @@
-"""The host's step: what its loss, gradient and batch hold, and whether the optimizer may use them.
+"""What the host's loop calls in a step, and the decision whether the optimizer may apply the gradient.
 
-The proxies of :mod:`ppocr_ext.loop.proxies` ask :class:`OptimizerStep` before anything changes the weights.
+The host gets proxies in place of our objects, so that its calls become events. The names of their methods are
+PaddleOCR's interface: ``iter(loader)``, ``optimizer.step()`` or ``scaler.scale`` and ``minimize``,
+``optimizer.clear_grad()``, ``log_writer.log_metrics``. A proxy passes a call on and reports it to
+:mod:`ppocr_ext.loop.adapter`. :class:`OptimizerStep` decides before anything changes the weights.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import paddle
 from paddle import Tensor, nn
 
@@ -22,9 +26,174 @@ from ppocr_ext.messages import LOG
 from ppocr_ext.run.run import Run
 from ppocr_ext.run.team import team
 
+_MANY = 20  # steps in a row without effect: more than a search for the right scale needs
+
+
+class Proxy:
+    """Base of the proxies: an attribute that a proxy does not define is that of the real object."""
+
+    def __init__(self, real: Any) -> None:
+        self.real = real
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)
+
+
+class EvalLoader(Proxy):
+    """The loader of ``Eval`` as the host gets it.
+
+    Args:
+        loader: the real one.
+        on_start: called before an evaluation.
+        on_batch: called before each batch.
+    """
+
+    def __init__(self, loader: Any, on_start: Callable[[], None], on_batch: Callable[[], None]) -> None:
+        super().__init__(loader)
+        self._on_start = on_start
+        self._on_batch = on_batch
+
+    def __len__(self) -> int:
+        return len(self.real)
+
+    def __iter__(self) -> Iterator[Any]:
+        self._on_start()
+        for batch in self.real:
+            self._on_batch()
+            yield batch
+
+
+class MetricProxy(Proxy):
+    """The metric as the host calls it.
+
+    Args:
+        metric: the real one.
+        on_batch: called with the decoded texts, and the images [B, C, H, W] as the model got them.
+        on_end: called before the numbers of all batches are computed.
+    """
+
+    def __init__(
+        self,
+        metric: Any,
+        on_batch: Callable[[Any, np.ndarray], None],
+        on_end: Callable[[], None] = lambda: None,
+    ) -> None:
+        super().__init__(metric)
+        self._on_batch = on_batch
+        self._on_end = on_end
+
+    def __call__(self, decoded: Any, batch: Any = None, **kwargs: Any) -> Any:
+        """Pass a batch on."""
+        images = images_of(batch) if isinstance(batch, Sequence) and len(batch) else None
+        if isinstance(images, np.ndarray) and images.ndim == 4:
+            self._on_batch(decoded, images)
+        return self.real(decoded, batch, **kwargs)
+
+    def get_metric(self) -> Any:
+        """Return the metric's own values."""
+        self._on_end()
+        return self.real.get_metric()
+
+
+class EvalListener:
+    """The host's log writer: it reports evaluations only.
+
+    The host also gives it medians of the training losses, but hooks read the losses themselves.
+    """
+
+    def __init__(self, on_eval: Callable[[Mapping[str, float]], object]) -> None:
+        self._on_eval = on_eval
+
+    def log_metrics(self, metrics: Mapping[str, float], prefix: str | None = None, step: int = 0) -> None:
+        """Report an evaluation."""
+        if prefix == "EVAL" and not all(name.startswith("best_") for name in metrics):
+            self._on_eval(metrics)
+
+    def log_model(self, is_best: bool = False, prefix: str = "", metadata: Any = None) -> None:
+        """Do nothing: checkpoints are reported where they are written."""
+
+    def close(self) -> None:
+        """Do nothing: hooks close what they opened."""
+
+
+class OptimizerProxy(Proxy):
+    """The optimizer as the host calls it; ``clear_grad`` is the end of a step, with and without AMP.
+
+    Args:
+        optimizer: the real one.
+        on_step: called with the learning rate at the end of a step.
+        allows: returns True if the gradient may be applied.
+        keeps: returns True at the end of a step if the gradient must not be cleared.
+    """
+
+    def __init__(
+        self,
+        optimizer: Any,
+        on_step: Callable[[float], None],
+        allows: Callable[[], bool] = lambda: True,
+        keeps: Callable[[], bool] = lambda: False,
+    ) -> None:
+        super().__init__(optimizer)
+        self._keeps = keeps
+        self._on_step = on_step
+        self.allows = allows
+
+    def step(self) -> None:
+        """Apply the gradient if that is allowed."""
+        if self.allows():
+            self.real.step()
+
+    def clear_grad(self, set_to_zero: bool = False) -> None:
+        """Release the gradients and end the step; inside a group the gradients add up.
+
+        Paddle's default keeps gradients as zeros. They would fragment the memory that the next step uses again.
+        """
+        if not self._keeps():
+            self.real.clear_grad(set_to_zero=set_to_zero)
+        self._on_step(float(self.real.get_lr()))
+
+
+class ScalerProxy(Proxy):
+    """The AMP scaler as the host calls it: it passes the real optimizer to Paddle's, and counts overflows.
+
+    Attributes:
+        skipped: steps that changed no weights, because their gradients overflowed.
+        skipped_in_a_row: the last of them, without a step in between that changed the weights.
+    """
+
+    skipped = skipped_in_a_row = 0
+
+    def minimize(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+        """Call the real ``minimize`` with the real optimizer if that is allowed; count overflows and warn of them."""
+        result = None
+        if not isinstance(optimizer, OptimizerProxy) or optimizer.allows():
+            result = self.real.minimize(getattr(optimizer, "real", optimizer), *args, **kwargs)
+            self._count()
+        for loss in args:
+            loss.detach_()  # else the host keeps the scaled loss and its graph until after the next forward pass
+        return result
+
+    def _count(self) -> None:
+        if not getattr(self.real, "_found_inf", False):
+            self.skipped_in_a_row = 0
+            return
+        self.skipped += 1
+        self.skipped_in_a_row += 1
+        if self.skipped == 1:
+            LOG.info(
+                "mixed precision: the gradients of this step overflowed, so it changed no weights. With a loss "
+                "scale that adapts (Global.use_dynamic_loss_scaling) this happens now and then."
+            )
+        if self.skipped_in_a_row % _MANY == 0:
+            LOG.warning(
+                "mixed precision: the gradients of %d steps in a row overflowed; nothing is learned. Lower "
+                "Global.scale_loss, set Global.use_dynamic_loss_scaling: true, or use Global.amp_dtype: bfloat16.",
+                self.skipped_in_a_row,
+            )
+
 
 class BeforeForward:
-    """A copy of what a forward pass changes: the statistics of BatchNorm, other buffers, the state of the loss."""
+    """Copy and restore what a forward pass changes: BatchNorm's statistics, other buffers, the state of the loss."""
 
     def __init__(self, network: nn.Layer, loss: Callable[..., Any]) -> None:
         self._loss = loss
@@ -38,59 +207,54 @@ class BeforeForward:
 
     @paddle.no_grad()
     def keep(self) -> None:
-        """Copy it, before a forward pass."""
+        """Make the copy before a forward pass."""
         self._kept = {name: tensor.clone() for name, tensor in self._tensors().items()}
 
     def restore(self) -> None:
-        """Put the copy back, after a forward pass."""
+        """Put the copy back after a forward pass."""
         put_back(self._kept, self._tensors())
 
 
 class OptimizerStep:
-    """Decide, when the host steps, whether the optimizer applies the gradient, and what to do at a bad value.
+    """Decide, when the host steps, whether the optimizer applies the gradient, and what to do after a bad value.
 
     Args:
         run: a training run.
-        step_seed: returns the seed of Paddle's generator in the step after so many steps, for a replay.
+        step_seed: returns the seed of Paddle's generator for a number of steps done, for a replay.
 
     Attributes:
         reading: the values of the last step.
         losses: the loss dict of the last step, detached.
-        images: images in the last batch.
-        applied: the last step had no bad value, nor had its group before it.
+        images: number of images in the last batch.
         group: the batches of one step of the optimizer, ``Global.accumulate``.
     """
 
     def __init__(self, run: Run, step_seed: Callable[[int], int]) -> None:
         self._run = run
         self._meter = StepMeter(run.network, run.loss, limits_of(run.config))
-        self._scaler = run.amp.scaler
-        trained = dict(self._meter.trained)
-        batches = run.config.settings.accumulate
-        usual = batch_size(run.config) or 1
-        self.group = Group(batches, trained, run.unreached, usual)
-        self._incidents = Incidents(run, self._meter, step_seed)
-        self._limit = run.config.settings.nonfinite_limit
-        skips = run.config.settings.nonfinite == "skip"
-        self._before = BeforeForward(run.network, run.loss) if skips else None
         settings = run.config.settings
+        usual = batch_size(run.config) or 1
+        self.group = Group(settings.accumulate, dict(self._meter.trained), run.unreached, usual)
+        self._incidents = Incidents(run, self._meter, step_seed)
+        skips = settings.nonfinite == "skip"
+        self._before = BeforeForward(run.network, run.loss) if skips else None
         self._watch = AnomalyWatch(
             run.network, run.loss, active=settings.detect_anomaly, compiled=settings.to_static
         )
         self._steps_done = self._good_step = run.start.global_step
         self._skipped_in_a_row = 0
-        self._held: tuple[
-            Any, ...
-        ] = ()  # outputs, batch and loss of the step; the host's variables hold them too
-        # the host computes a metric from the outputs after the step
-        self._outputs_are_read = run.config.settings.cal_metric_during_train
+        self._held: tuple[Any, ...] = ()  # outputs, batch and loss of the step, which the host has too
         self.reading = StepReading()
         self.losses: Mapping[str, Any] = {}
         self.images = 0
-        self.applied = True
+
+    @property
+    def is_good(self) -> bool:
+        """True if neither the last step, nor an earlier one of its group, had a bad value."""
+        return not self.group.is_bad
 
     def begin(self, steps_done: int, ends_epoch: bool) -> None:
-        """Prepare the step after ``steps_done`` steps, before its batch is seen."""
+        """Prepare the step after ``steps_done`` steps, before its batch is read."""
         self._steps_done = steps_done
         self._let_go()
         self._meter.begin()
@@ -115,25 +279,25 @@ class OptimizerStep:
         """Return True if the optimizer may apply the gradient; the same in all processes.
 
         Raises:
-            StopRun: a value is bad, and the run stops for it.
+            StopRun: a value is bad, and the run must stop.
         """
         self._watch.off()
-        scaling = self._scaler is not None and getattr(self._scaler, "_enable", False)
-        reading = self._meter.read(self._scaler._scale if scaling else None)
+        scaler = self._run.amp.scaler
+        scaling = scaler is not None and getattr(scaler, "_enable", False)
+        reading = self._meter.read(scaler._scale if scaling else None)
         factor = self.group.mean_factor()
         self.reading = replace(reading, grad_norm=reading.grad_norm * factor)
-        self.applied = self.reading.is_good
-        if not self.applied:  # so it is in every process, and they may wait for each other
+        is_good = self.reading.is_good
+        if not is_good:  # a bad gradient is bad in every process, so they may wait for each other
             forward_is_bad = team().highest(int(bool(self.reading.bad))) > 0
-            self.applied = scaling and not forward_is_bad  # the scaler handles the gradient's overflow
-            if not self.applied:
-                self._handle_bad(elsewhere=forward_is_bad and not self.reading.bad)
-                self.group.is_bad = True
-        if not self._outputs_are_read:
-            self._let_go()
-        if self.applied:
+            is_good = scaling and not forward_is_bad  # the scaler handles an overflow of the gradient
+        if is_good:
             self._good_step = self._steps_done + 1
-        self.applied = not self.group.is_bad
+        else:
+            self._handle_bad(elsewhere=forward_is_bad and not self.reading.bad)
+            self.group.is_bad = True
+        if not self._run.config.settings.cal_metric_during_train:  # else the host still reads the outputs
+            self._let_go()
         if self.group.is_open or self.group.is_bad:
             return False
         self._skipped_in_a_row = 0
@@ -142,7 +306,7 @@ class OptimizerStep:
         return True
 
     def _let_go(self) -> None:
-        """Empty the outputs and cut the graph of a step, which the host holds until the next forward pass has ended."""
+        """Free the outputs and the graph of a step, which the host keeps until after the next forward pass."""
         if self._held:
             predictions, _, total = self._held
             _empty(predictions)
@@ -150,11 +314,11 @@ class OptimizerStep:
         self._held = ()
 
     def keeps_gradient(self) -> bool:
-        """Return True if the gradient of this batch is added to those of the next."""
+        """Return True if the gradient of the next batch is added to that of this one."""
         return self.group.is_open and not self.group.is_bad
 
     def anomaly(self, error: BaseException) -> str | None:
-        """Return what ``Global.detect_anomaly`` found, if ``error`` comes from it; switch its check off."""
+        """Switch ``Global.detect_anomaly`` off; return what it has found if it raised ``error``."""
         self._watch.off()
         return self._watch.describe(error)
 
@@ -165,7 +329,8 @@ class OptimizerStep:
             self.reading, step, self._good_step, predictions, batch, elsewhere=elsewhere
         )
         same_group = self.group.is_bad
-        if self._before is not None and (same_group or self._skipped_in_a_row < self._limit):
+        limit = self._run.config.settings.nonfinite_limit
+        if self._before is not None and (same_group or self._skipped_in_a_row < limit):
             self._skipped_in_a_row += not same_group
             self._before.restore()
             self._meter.variances = None
@@ -175,7 +340,7 @@ class OptimizerStep:
 
 
 def _empty(outputs: Any) -> None:
-    """Take all tensors out of nested dicts and lists."""
+    """Remove all tensors from nested dicts and lists."""
     if type(outputs) in (dict, list):
         for each in outputs.values() if isinstance(outputs, dict) else outputs:
             _empty(each)
@@ -183,22 +348,22 @@ def _empty(outputs: Any) -> None:
 
 
 class Group:
-    """The batches whose gradients add up to one step of the optimizer; it never crosses the end of an epoch.
+    """The batches whose gradients add up to one step of the optimizer; a group ends with its epoch.
 
-    With losses that are means over samples, the step is that of the joined batch of all processes: each batch counts by
-    its number of samples. Without accumulation (``size`` 1) loss and gradient stay as PaddleOCR has them.
+    Each batch counts by its number of samples. So, with losses that are means over samples, the step equals that of the
+    joined batch of all processes. Without accumulation (``size`` 1), loss and gradient are PaddleOCR's.
 
     Args:
         size: batches of a group; the last one of an epoch may be shorter.
-        parameters: that get a gradient, by name.
-        unreached: names of those that had none before a resume; None: of all.
-        usual: samples of a batch whose loss keeps its value, and with it the range of mixed precision. The same in all
-            processes, since their gradients are averaged after each batch.
+        parameters: the trained parameters by name.
+        unreached: names of those without a gradient before a resume; None: of all.
+        usual: number of samples of a batch whose loss is not scaled, which keeps it in the range of mixed precision.
+            The same in all processes, since their gradients are averaged after each batch.
 
     Attributes:
         unreached: names of the parameters that have had no gradient yet.
-        is_open: further batches of the group follow this one.
-        is_bad: a batch of the group had a bad value, so the optimizer does not step at its end.
+        is_open: True if more batches of the group follow.
+        is_bad: True if a batch of the group had a bad value, so the optimizer does not step at its end.
     """
 
     def __init__(
@@ -216,7 +381,7 @@ class Group:
         self.is_open = self.is_bad = False
 
     def begin_batch(self, ends_epoch: bool) -> None:
-        """Count one more batch, of this group or of a new one."""
+        """Count one more batch in this group, or in a new one."""
         if not self.is_open:
             self._batches = self._samples = 0
             self.is_bad = False
@@ -224,15 +389,15 @@ class Group:
         self.is_open = self._batches < self._size and not ends_epoch
 
     def weight(self, samples: int) -> float:
-        """Return the factor of the loss of this batch, and add its number of samples."""
+        """Return the factor of this batch's loss, and add its number of samples."""
         self._samples += samples
         return samples / self._usual if self._size > 1 else 1.0
 
     def mean_factor(self) -> float:
-        """Return the factor that turns the sum of the gradients so far into the gradient of the joined batch.
+        """Return the factor that turns the summed gradients into the gradient of the joined batch.
 
-        At the end of a group all processes call this, and add up their samples. Inside a group the other processes
-        are taken to have as many samples as this one.
+        At the end of a group, all processes call this and add up their samples. Inside a group, it assumes that the
+        others have as many samples as this one.
         """
         if self._size == 1:
             return 1.0
@@ -249,10 +414,10 @@ class Group:
 
     @paddle.no_grad()
     def fill(self) -> None:
-        """Give a gradient of zeros to a parameter that has none now, but had one in an earlier step.
+        """Give a gradient of zeros to a parameter without a gradient that had one in an earlier step.
 
-        PaddleOCR sets gradients to zero after a step, so such a parameter decays and its moments go on. Here they are
-        released, and without a gradient the optimizer would skip it.
+        PaddleOCR sets gradients to zero after a step, so the optimizer still decays such a parameter and its moments.
+        Here gradients are released, and the optimizer would skip a parameter without one.
         """
         for name, parameter in self._parameters.items():
             if parameter.grad is not None:

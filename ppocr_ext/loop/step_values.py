@@ -1,7 +1,7 @@
-"""Measure a training step: image, loss parts, outputs, BatchNorm, gradients; one small copy to the host.
+"""Measure a training step: images, losses, outputs, BatchNorm, gradients; all values are read in one small copy.
 
 Before the gradients are computed, the total loss is multiplied by 1, or by NaN if a value of the forward pass is bad.
-So a bad value in one process makes the averaged gradient bad in all of them, and they decide alike without a message.
+So a bad value in one process makes the averaged gradient bad in all processes, and they decide alike without messages.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from ppocr_ext.modeling.head_request import understands_requests
 from ppocr_ext.modeling.recompute import BATCH_NORMS
 from ppocr_ext.run.freezing import frozen_models
 
-WARM_UP = 50  # steps until BatchNorm's running statistics are those of the data (0.9 ** 50 is 0.5 %)
-_EPSILON = 1e-5  # of BatchNorm: a smaller variance changes nothing
+WARM_UP = 50  # steps until BatchNorm's running statistics have forgotten their start (0.9 ** 50 is 0.5 %)
+_EPSILON = 1e-5  # of BatchNorm, which adds it to the variance
 LARGEST = float(np.finfo(np.float32).max)
 _HALF = (paddle.float16, paddle.bfloat16)
 _FLAG = "FLAGS_check_nan_inf"
@@ -35,11 +35,11 @@ _FOUND = re.compile(r"There are NAN or INF.*?\bop=(?P<op>\w+)", re.DOTALL)
 
 @dataclass(frozen=True)
 class Limits:
-    """What is absurd; infinity switches a limit off.
+    """Limits of absurd values; infinity switches a limit off.
 
     Attributes:
-        image: the greatest absolute value of an image.
-        variance: a BatchNorm's batch variance over its running variance, after :data:`WARM_UP` steps.
+        image: of the absolute values of an image.
+        variance: of the ratio of a BatchNorm's batch variance to its running variance, after :data:`WARM_UP` steps.
     """
 
     image: float = math.inf
@@ -58,9 +58,9 @@ class StepReading:
 
     Attributes:
         values: by name: ``image max``, ``loss ctc``, ``output Student.ctc min``, ``batch variance``, …
-        bad: names of those of the forward pass that are not finite or absurd.
+        bad: names of the values of the forward pass that are not finite, or absurd.
         grad_norm: norm of the whole gradient, without the scale of mixed precision.
-        blank_share: share of frames that the blank wins, by the sub-model of a CTC output that is trained.
+        blank_share: share of the frames in which the blank is the most probable class, by sub-model.
     """
 
     values: Mapping[str, float] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class StepReading:
         return not self.bad and math.isfinite(self.grad_norm)
 
     def to_log(self) -> dict[str, float]:
-        """Return what ``metrics.jsonl`` gets: ``grad_norm``, and ``blank_share`` (``blank_share_NAME``)."""
+        """Return the values for ``metrics.jsonl``: ``grad_norm``, and ``blank_share`` (``blank_share_NAME``)."""
         shares = {f"blank_share_{name}" if name else "blank_share": v for name, v in self.blank_share.items()}
         return {"grad_norm": self.grad_norm, **shares}
 
@@ -84,14 +84,15 @@ class StepMeter:
 
     Args:
         network: without a wrapper.
-        loss: says which outputs it reads.
-        limits: what is absurd.
+        loss: declares which outputs it reads.
+        limits: of absurd values.
 
     Attributes:
         trained: names and parameters that get a gradient.
-        batch_norms: paths and layers whose statistics are trained.
-        ctc_models: the sub-models whose CTC output is trained; None for a model without sub-models.
-        variances: mean running variance of each BatchNorm before the step [L]; None: :meth:`begin` takes them.
+        batch_norms: paths and layers of the BatchNorms that are not frozen.
+        ctc_models: the sub-models whose CTC output is trained, in the same order in every process; None stands for a
+            model without sub-models.
+        variances: mean running variance of each BatchNorm before the step [L]; None: :meth:`begin` reads them.
     """
 
     def __init__(self, network: nn.Layer, loss: Callable[..., Any], limits: Limits) -> None:
@@ -105,21 +106,22 @@ class StepMeter:
             if isinstance(layer, BATCH_NORMS) and path.partition(".")[0] not in frozen
         ]
         self.limits = limits
-        self.ctc_models = trained_ctc_models(network, loss)
+        outputs = trained_outputs(network, loss)
+        self.ctc_models = [model for model, names in outputs.items() if "ctc" in names]
         momenta = [float(layer._momentum) for _, layer in self.batch_norms]
         self._momenta: Any = paddle.to_tensor(momenta, dtype="float32") if momenta else None
-        self.variances: Any = None  # not yet known, or restored
+        self.variances: Any = None
         self._one = paddle.ones([])
         self._nan = paddle.full([], math.nan)
 
     def begin(self) -> None:
-        """Keep BatchNorm's running variances before the first step, and after they were restored."""
+        """Read BatchNorm's running variances before the first step, and after they were restored."""
         if self.variances is None:
             self.variances = self._mean_variances()
 
     @paddle.no_grad()
     def forward(self, predictions: Any, batch: Sequence[Any], losses: Mapping[str, Any], step: int) -> Any:
-        """Measure the forward pass; return the factor of the loss, 1 or NaN, which is not on the host yet.
+        """Measure the forward pass; return the factor of the loss, 1 or NaN, as a tensor on the device.
 
         Args:
             predictions: of the network.
@@ -166,10 +168,10 @@ class StepMeter:
         return paddle.stack([layer._variance.mean() for _, layer in self.batch_norms])
 
     def _variance_ratio(self) -> Any:
-        """Return the greatest ratio of a layer's mean batch variance to its mean running variance before.
+        """Return the greatest ratio of a layer's batch variance to its running variance before the step.
 
-        The running variance is ``m · old + (1 - m) · batch``, so the batch's follows from it at no cost. Means over the
-        channels, since a channel that was dead may come alive.
+        The running variance is ``m · old + (1 - m) · batch``, so the batch variance follows from it at no cost. Both
+        are means over the channels, since a single channel without variance may get one.
         """
         self._new = self._mean_variances()
         momenta = self._momenta
@@ -179,13 +181,13 @@ class StepMeter:
 
     @paddle.no_grad()
     def read(self, scale: Any = None) -> StepReading:
-        """Return the values of this step after its gradients were computed.
+        """Return the values of this step; called after its gradients were computed.
 
         Args:
-            scale: the factor of the loss in mixed precision, [1], which the gradients still have.
+            scale: the factor of the loss in mixed precision, [1]; the gradients still have it.
         """
         gradients = [p.grad for _, p in self.trained]
-        # Paddle's own sum of squares [1], as in its clipping: 150 of them take a millisecond on a CPU
+        # the sum of squares [1] that Paddle uses for clipping: 150 of them take a millisecond on a CPU
         squares = [
             paddle._C_ops.squared_l2_norm(gradient.astype("float32") if half else gradient)
             for gradient, half in zip(gradients, self._half, strict=True)
@@ -205,17 +207,9 @@ class StepMeter:
         return StepReading(values, bad, norm, blanks)
 
     def worst_batch_norm(self) -> str:
-        """Return the path of the BatchNorm whose batch variance was the most absurd in this step."""
+        """Return the path of the BatchNorm with the greatest ratio of variances in this step."""
         ratios = self._ratios.numpy()
         return self.batch_norms[int(np.argmax(np.where(np.isnan(ratios), np.inf, ratios)))][0]
-
-
-def trained_ctc_models(network: nn.Layer, loss: Callable[..., Any]) -> list[str | None]:
-    """Return the sub-models whose CTC output the loss trains, in the same order in every process.
-
-    None stands for a model without sub-models.
-    """
-    return [model for model, outputs in trained_outputs(network, loss).items() if "ctc" in outputs]
 
 
 def trained_outputs(network: nn.Layer, loss: Callable[..., Any]) -> dict[str | None, set[str]]:
@@ -226,9 +220,9 @@ def trained_outputs(network: nn.Layer, loss: Callable[..., Any]) -> dict[str | N
 
 
 def head_outputs(predictions: Any, network: nn.Layer) -> Iterator[tuple[str, Any]]:
-    """Yield the floating-point outputs of the heads by name: ``ctc``, ``Student.gtc``, …; a single one has no name.
+    """Yield the floating-point outputs of the heads by name: ``ctc``, ``Student.gtc``, …; empty for a single output.
 
-    Of ``(features, logits)`` the logits.
+    The output of ``(features, logits)`` is the logits.
     """
     if isinstance(network, DistillationModel) and isinstance(predictions, Mapping):
         for name, output in predictions.items():
@@ -254,19 +248,19 @@ def _named(output: Any, prefix: str, model: nn.Layer | None) -> Iterator[tuple[s
 
 
 def main_head(model: str | None, trained: Collection[str]) -> str:
-    """Return the name of the output that is read of a sub-model: ``ctc``, ``NAME.ctc``; ``gtc`` of a decoder alone."""
+    """Return the name of the main output of a sub-model: ``ctc`` or ``NAME.ctc``; ``gtc`` if only that is trained."""
     return ".".join(filter(None, (model, *[head for head in HEADS if head in trained][:1])))
 
 
 def named_outputs(
     predictions: Any, network: nn.Layer, trained: Mapping[str | None, Collection[str]]
 ) -> dict[str, Any]:
-    """Return :func:`head_outputs`, in which the output of a single head has its name too.
+    """Return :func:`head_outputs` as a dict, in which the output of a single head has the name of the head.
 
     Args:
         predictions: of the network.
         network: without a wrapper.
-        trained: as :func:`trained_outputs` returns it.
+        trained: result of :func:`trained_outputs`.
     """
     names = {model or "": main_head(model, outputs) for model, outputs in trained.items()}
     return {names.get(name, name): output for name, output in head_outputs(predictions, network)}
@@ -281,13 +275,13 @@ def ctc_logits(outputs: Mapping[str, Any], model: str | None) -> Any:
 
 
 class AnomalyWatch:
-    """Raise at the first operator whose result is not finite, and know in which layer that was.
+    """Raise at the first operator whose result is not finite, and tell in which layer that was.
 
     Args:
-        network: its layers are watched by their paths.
-        loss: the same, below ``loss``; a function has no layers.
-        active: False: nothing is watched or checked.
-        compiled: the layers run in a compiled graph, where hooks see nothing.
+        network: its layers are named by their paths.
+        loss: its layers are named below ``loss``.
+        active: False: nothing is checked.
+        compiled: True if the layers run in a compiled graph, where hooks are not called.
     """
 
     def __init__(
@@ -306,23 +300,23 @@ class AnomalyWatch:
             layer.register_forward_post_hook(self._leave)
 
     def _leave(self, *_: Any) -> None:
-        """Forget the innermost layer; what such a hook returned would take the place of its outputs."""
+        """Forget the innermost layer. Must return None: another value would replace the outputs of the layer."""
         del self._entered[-1:]
 
     def on(self, phase: str) -> None:
-        """Check every operator from now on; ``phase`` is what runs outside of all layers."""
+        """Check every operator from now on; ``phase`` names what runs outside of all layers."""
         self._entered.clear()
         self._phase = phase
         if self.active:
             paddle.set_flags({_FLAG: 1})
 
     def off(self) -> None:
-        """Check no operator any more."""
+        """Stop checking operators."""
         if self.active:
             paddle.set_flags({_FLAG: 0})
 
     def describe(self, error: BaseException) -> str | None:
-        """Return operator and layer of an error that Paddle's check raised; None for another error."""
+        """Return operator and layer of an error that Paddle's check has raised; None for another error."""
         match = _FOUND.search(str(error)) if self.active else None
         if match is None:
             return None

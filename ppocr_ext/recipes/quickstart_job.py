@@ -1,6 +1,6 @@
 """The quickstart: draw CAPTCHAs, train a teacher, a student alone and the same student distilled, and compare them.
 
-A stage that is finished is kept: another call continues where the last one stopped.
+Finished stages are kept, so another call continues where the last one stopped.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class StageResult:
 
     Attributes:
         name: of the stage.
-        parameters: of the whole network, both heads.
-        steps: optimizer steps.
-        minutes: training time, with evaluations.
+        parameters: number of weights of the whole network, with both heads.
+        steps: number of optimizer steps.
+        minutes: time of the training, with evaluations.
         accuracy: share of held-out images without an error.
         similarity: 1 - normalised edit distance, mean over the images.
     """
@@ -79,11 +79,11 @@ STAGES = {"teacher": "teacher", "student": "student alone", "distilled": "studen
 
 @dataclass(frozen=True)
 class QuickstartOptions:
-    """What determines the results in a quickstart folder; each call for the folder must give the same.
+    """The options that determine the results in a quickstart folder; all calls for a folder must have the same.
 
     Attributes:
         preset: folder of configs with ``teacher.yml``, ``student.yml`` and ``distill.yml``.
-        minutes: approximate time of all stages on two cores; None: the time of the preset.
+        minutes: approximate time of all stages on two cores; None: that of the preset.
         seed: for the images and the training.
     """
 
@@ -93,12 +93,12 @@ class QuickstartOptions:
 
     def words(self) -> list[str]:
         """Return these options as words of a command line."""
-        given = {name: value for name, value in asdict(self).items() if value is not None}
-        return [word for name, value in given.items() for word in (f"--{name}", str(value))]
+        values = {name: value for name, value in asdict(self).items() if value is not None}
+        return [word for name, value in values.items() for word in (f"--{name}", str(value))]
 
 
 class StopSignal(Exception):  # noqa: N818 - a decision of the user, not an error
-    """A signal, whose number is the argument, stopped a training run."""
+    """A signal stopped a training run; the argument is its number."""
 
 
 def run_quickstart(
@@ -108,18 +108,18 @@ def run_quickstart(
     stages: Sequence[str] = tuple(STAGES),
     host_path: str | None = None,
 ) -> list[StageResult]:
-    """Run what is missing of ``stages`` in ``folder``, and return the results of all finished stages.
+    """Run the unfinished ``stages`` in ``folder``, and return the results of all finished stages.
 
     Args:
-        folder: holds the data, one run folder per stage, and the report.
-        options: what to train.
-        processes: processes that draw images.
+        folder: of the data, the run folders of the stages, and the report.
+        options: of the quickstart.
+        processes: number of processes that draw images.
         stages: keys of :data:`STAGES`.
         host_path: a PaddleOCR checkout; None: the installed package.
 
     Raises:
-        ConfigError: the preset is unknown, ``folder`` has other options, or the teacher is missing.
-        ModelError: a training ended itself.
+        ConfigError: the preset is unknown, ``folder`` was made with other options, or the teacher is missing.
+        ModelError: a training has stopped itself.
         StopSignal: a signal stopped a training run; call again to continue.
     """
     quiet_host(open_host(host_path).logger)
@@ -141,7 +141,7 @@ def run_quickstart(
 
 
 def _check_options(folder: Path, options: QuickstartOptions, host_path: str | None) -> None:
-    """Refuse a preset that is not shipped, and other options than those of the folder; keep the options there."""
+    """Check that the preset is known and the options are those of the folder; store the options there."""
     root = config_root()
     folders = sorted(str(path.parent.relative_to(root)) for path in root.rglob("teacher.yml"))
     presets = [name for name in folders if not name.startswith(("svtrv2", "experiments", "lines"))]
@@ -210,13 +210,13 @@ def stage_config(stage: str, folder: Path, options: QuickstartOptions) -> Config
     if stage == "distilled":
         values |= {
             "Architecture.Models.Teacher.pretrained": str(folder / "teacher" / BEST),
-            "Global.allow_untrained_teacher": True,  # of few minutes, it may not read yet
+            "Global.allow_untrained_teacher": True,  # after few minutes, it may not read yet
         }
     return config.with_values(values)
 
 
 def _config_to_go_on(stage: str, folder: Path, options: QuickstartOptions) -> tuple[Config, bool]:
-    """Return the config with which a stage begins or goes on, and whether it has begun."""
+    """Return the config to begin or continue a stage, and whether it has begun."""
     config = stage_config(stage, folder, options)
     if not _weights(folder, stage).is_file():
         return config, False
@@ -236,13 +236,13 @@ def _train_stage(stage: str, folder: Path, options: QuickstartOptions, host_path
             f"{command_line('quickstart', *both, host=host_path)}",
             code="missing_teacher",
         )
-    # killed before its first `latest`, a stage may have a `best_accuracy`, and begins again
+    # a stage that was killed before its first `latest` may have a `best_accuracy`, but begins again
     outcome = train(config, host_path=host_path, overwrite=not begun)
     if outcome.signal is not None:
         raise StopSignal(outcome.signal)
     if outcome.status != "finished":
         raise ModelError(
-            f"{STAGES[stage]}: the training ended itself ({outcome.status}): {outcome.reason}. Fix: see "
+            f"{STAGES[stage]}: the training stopped itself ({outcome.status}): {outcome.reason}. Fix: see "
             f"{folder / stage / 'train.log'}.",
             code="training_failed",
         )
@@ -252,11 +252,11 @@ def _train_stage(stage: str, folder: Path, options: QuickstartOptions, host_path
 def _student_beside(
     stages: Sequence[str], folder: Path, options: QuickstartOptions, host_path: str | None
 ) -> Iterator[Callable[[], None]]:
-    """Train the student alone in a process of its own, beside the teacher, if there are two cores and both are to do.
+    """Train the student alone at the same time as the teacher, in another process, if both are to do on two cores.
 
     Yields:
-        A function that waits for the process, which stops with this context. If it has failed, or nothing was started,
-        the stage is still to be trained.
+        A function that waits for the process; the process stops at the end of this context. The stage may be unfinished
+        after it: if the process has failed, or none was started.
     """
     to_do = {"teacher", "student"} & {stage for stage in stages if not _is_finished(folder / stage)}
     if len(to_do) < 2 or usable_cores() < 2:
@@ -268,14 +268,14 @@ def _student_beside(
     write_text(file, config.to_yaml())
     host = [] if host_path is None else ["--host", host_path]
     process = start_child(["train", "-c", str(file), *([] if begun else ["--overwrite"]), *host], log)
-    LOG.info("%s trains at the same time, in a process of its own: %s", STAGES["student"], log)
+    LOG.info("%s trains at the same time, in another process: %s", STAGES["student"], log)
 
     def wait() -> None:
         if process.poll() is None:
             LOG.info("waiting for %s", STAGES["student"])
         try:
             failed = process.wait()
-        except KeyboardInterrupt as stop:  # Ctrl-C, or a signal, its argument
+        except KeyboardInterrupt as stop:  # Ctrl-C, or a signal, whose number is the argument
             raise StopSignal(stop.args[0] if stop.args else signal.SIGINT) from None
         if failed:
             reason = last_error(log) or f"exit code {failed}"
@@ -290,7 +290,7 @@ def _student_beside(
 
 
 def _weights(folder: Path, stage: str, name: str = "latest") -> Path:
-    return Checkpoint(folder / stage / name).file(".pdparams")
+    return Checkpoint(folder / stage / name).file(".pdparams")  # opening finishes a save that was killed
 
 
 def _is_finished(run_folder: Path) -> bool:

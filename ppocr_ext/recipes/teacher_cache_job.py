@@ -1,6 +1,6 @@
-"""Build a teacher cache in several processes, of which this one is the first; each writes shards of its own.
+"""Build a teacher cache in this process and others; each writes its own shards.
 
-A shard that is whole is kept: another call continues where the last one stopped.
+Complete shards are kept, so another call continues where the last one stopped.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ from ppocr_ext.modeling import TRAIN
 from ppocr_ext.run.compiled_models import compile_frozen
 from ppocr_ext.run.context import RunOptions, open_context
 from ppocr_ext.run.freezing import frozen_models
-from ppocr_ext.run.host_config import seed_of
 from ppocr_ext.run.loader import Loader, leave_signals_to_the_run
 from ppocr_ext.run.loader_setup import open_data
 from ppocr_ext.run.logs import quiet_host, set_up_console
@@ -53,35 +52,40 @@ from ppocr_ext.teacher_cache.lookup import (
     input_keys,
     reasons_against,
 )
-from ppocr_ext.teacher_cache.shards import TABLE, BranchForm, Entry, TopClasses, top_classes, write_shard
 from ppocr_ext.teacher_cache.store import (
+    TABLE,
+    BranchForm,
     CacheFacts,
+    Entry,
+    TopClasses,
     data_digest,
     open_shard,
     read_facts,
     require_same_cache,
     shard_file,
     teacher_digest,
+    top_classes,
+    write_shard,
 )
 
 _KEPT = 64  # classes of a row, if no loss needs all
-_MOST_SHARDS = 500
-_LEAST_BATCHES = 32  # each shard is a memory map; a process that is killed loses one
-_MOST_CLASSES = 1 << 16  # that a row of chosen classes can name
+_MOST_SHARDS = 500  # each shard is a memory map
+_LEAST_BATCHES = 32  # of a shard; a killed process loses the shard that it writes
+_MOST_CLASSES = 1 << 16  # ids are stored in 16 bits
 Shard = tuple[int, int]  # its view and its number
 
 
 @dataclass(frozen=True)
 class CacheOptions:
-    """What is built.
+    """The options of ``ppocr-ext cache-teacher``.
 
     Attributes:
         folder: of the cache.
         model: the frozen sub-model; None: the only one.
-        views: of each sample.
+        views: number of views of each sample.
         seed: of the views; None: ``Global.seed``.
-        top_k: classes of each row; None: as the losses need.
-        processes: that share the work.
+        top_k: number of classes in a row; None: as the losses need.
+        processes: number of processes that share the work.
         host_path: a PaddleOCR checkout; None searches for a host.
     """
 
@@ -96,14 +100,14 @@ class CacheOptions:
 
 @dataclass(frozen=True)
 class BuildPlan:
-    """What the first process of a build finds out for all.
+    """The results of the first process that the other processes need.
 
     Attributes:
-        preflight: the check of the data.
-        branches: what is kept of each branch.
-        entry_bytes: of an entry.
-        seconds: of an entry, about.
-        dtype: that the teacher computes in.
+        preflight: the reports on the data.
+        branches: the stored form of each branch.
+        entry_bytes: bytes of an entry.
+        seconds: estimated time for an entry.
+        dtype: type in which the teacher computes.
     """
 
     preflight: Mapping[str, PreflightReport]
@@ -118,22 +122,22 @@ class CacheBuilder:
 
     Args:
         config: of the distillation, as loaded.
-        options: what is built.
-        plan: of the first process; None in this one.
+        options: of the cache.
+        plan: of the first process; None in the first process.
 
     Attributes:
-        facts: of the cache.
+        facts: content of ``cache.json``.
         loss: of the config.
-        plan: what the other processes need.
+        plan: for the other processes.
 
     Raises:
-        ConfigError: no sub-model is frozen, or it is not clear which one is meant.
-        DataError: a loss needs what a cache does not hold, or the folder holds another one.
+        ConfigError: no sub-model is frozen, or several are and none is chosen.
+        DataError: a loss needs outputs that a cache does not have, or the folder holds another cache.
         PPOCRExtError: something cannot be built.
     """
 
     def __init__(self, config: Config, options: CacheOptions, plan: BuildPlan | None = None) -> None:
-        # nothing is left in the run folder
+        # nothing is written into the run folder
         values: dict[str, Any] = {"Global.save_model_dir": str(scratch_folder()), "Train.teacher_cache": None}
         if options.processes > 1:
             values["Train.loader.num_workers"] = 0
@@ -141,7 +145,7 @@ class CacheBuilder:
             config.with_values(values), RunOptions("train", options.host_path, evaluates=False)
         )
         quiet_host(context.host.logger)
-        views = Views(seed_of(context.config) if options.seed is None else options.seed, options.views)
+        views = Views(context.seed if options.seed is None else options.seed, options.views)
         model = build_network(context.components)
         name = _frozen_model(model, options.model)
         data = open_data(context, model, views, None if plan is None else plan.preflight)
@@ -159,7 +163,7 @@ class CacheBuilder:
         self.plan = plan or self._plan(data.preflight, wanted, options.top_k)
         count = len(self._loader.of_view(0))
         batches = (
-            read_facts(options.folder).batches  # of fewer samples, if the data have grown
+            read_facts(options.folder).batches  # computed from fewer samples if the data have grown
             if (options.folder / CACHE_FACTS).exists()
             else max(_LEAST_BATCHES, math.ceil(count * views.count / _MOST_SHARDS))
         )
@@ -180,7 +184,7 @@ class CacheBuilder:
     def _plan(
         self, preflight: Mapping[str, PreflightReport], wanted: Mapping[str, bool], top_k: int | None
     ) -> BuildPlan:
-        """Compute two batches, and decide what is kept."""
+        """Compute two batches, and decide about the stored form."""
         began = time.perf_counter()
         for batch in self._loader.read_view(0, self._loader.of_view(0)[:2]):  # the first one is slower
             logits = self._logits(batch)
@@ -204,15 +208,15 @@ class CacheBuilder:
         return BuildPlan(preflight, forms, size, seconds / len(images_of(batch)), self._dtype)
 
     def _logits(self, batch: Sequence[Any]) -> dict[str, np.ndarray]:
-        """Return the logits of the branches [B, N, C]; of NRTR for all positions that a label may have."""
+        """Return the logits of the branches [B, N, C]; for NRTR at all positions that a label may have."""
         data = list(labels_of(batch))
         if "gtc" in self._request.branches:
             data[LENGTH] = paddle.full_like(data[LENGTH], data[LENGTH - 1].shape[1] - 2)
-        found = branch_logits(self._call(images_of(batch), data, self._request), self._request.branches)
-        return {name: logits.numpy() for name, logits in found.items()}
+        output = self._call(images_of(batch), data, self._request)
+        return {name: each.numpy() for name, each in branch_logits(output, self._request.branches).items()}
 
     def _entries(self, batch: Sequence[Any], dropped: dict[str, tuple[float, int]]) -> dict[bytes, Entry]:
-        """Return the entries of a batch by their keys, and add what they drop to ``dropped``."""
+        """Return the entries of a batch by their keys; add the probability that they leave out to ``dropped``."""
         logits = self._logits(batch)
         entries: list[dict[str, TopClasses]] = [{} for _ in range(len(images_of(batch)))]
         for name, values in logits.items():
@@ -220,7 +224,7 @@ class CacheBuilder:
             mass, rows = dropped.get(name, (0.0, 0))
             for place, of_sample in enumerate(values):
                 kept = top_classes(of_sample, form.kept, BLANK if name == "ctc" else None)
-                # what NRTR says after the end of a label counts nowhere
+                # outputs of NRTR after the end of a label are never used
                 counted = None if name == "ctc" else int(batch[1 + LENGTH][place]) + 1
                 entries[place][name] = kept
                 mass += float(kept.mass(form.classes)[:counted].sum())
@@ -235,12 +239,12 @@ class CacheBuilder:
 
     @cached_property
     def pending(self) -> list[Shard]:
-        """View and number of the shards that were missing or damaged when this was first asked."""
+        """View and number of the missing and damaged shards; computed once."""
         return [shard for shard, file in self._files.items() if open_shard(file, self.facts) is None]
 
     @cached_property
     def _files(self) -> dict[Shard, Path]:
-        """The file of each shard, by the samples that it is to have."""
+        """The file of each shard; its name depends on the samples."""
         return {
             (view, number): shard_file(self._folder, view, number, self._digest(batches))
             for view in range(self.facts.views.count)
@@ -254,7 +258,7 @@ class CacheBuilder:
         return [listed[first : first + size] for first in range(0, len(listed), size)]
 
     def _digest(self, batches: Iterable[Any]) -> str:
-        """Return a digest of the samples of a shard and their sizes: a multi-scale index begins with width, height."""
+        """Return a digest of the samples of a shard and their sizes; a multi-scale index begins with the size."""
         keys = [
             sample_key(self._loader.dataset, index)
             + repr(index[:2] if isinstance(index, tuple | list) else "").encode()
@@ -263,13 +267,13 @@ class CacheBuilder:
         return hashlib.blake2b(b"\n".join(keys), digest_size=8).hexdigest()
 
     def estimate(self) -> tuple[int, int, float]:
-        """Return the entries to compute, the bytes of the whole cache, and the seconds for the entries, about."""
+        """Return estimates: entries to compute, bytes of the whole cache, seconds for these entries."""
         every = len(self._loader.dataset) * self.facts.views.count
         entries = round(every * len(self.pending) / (self.facts.views.count * self.facts.shards))
         return entries, every * self.plan.entry_bytes, entries * self.plan.seconds
 
     def build(self, shards: Iterable[Shard], on_samples: Callable[[int], Any]) -> None:
-        """Write ``shards``; ``on_samples`` is told of the samples of each batch."""
+        """Write ``shards``; ``on_samples`` is called with the number of samples of each batch."""
         listed: dict[int, Any] = {}
         for view, number in shards:
             listed = listed if view in listed else {view: self._shards_of(view)}
@@ -288,14 +292,14 @@ class CacheBuilder:
             file = self._files[view, number]
             write_shard(file, entries, dropped)
             for other in set(self._folder.glob(f"{file.name.rpartition('-')[0]}*")) - {file}:
-                other.unlink()  # of fewer samples
+                other.unlink()  # an older shard with fewer samples
 
 
 def _frozen_model(model: nn.Layer, name: str | None) -> str:
-    """Return the sub-model whose outputs are stored.
+    """Return the name of the sub-model whose outputs are stored.
 
     Raises:
-        ConfigError: there is none, or several and no name.
+        ConfigError: no sub-model is frozen, or several are and ``name`` is None.
     """
     frozen = sorted(frozen_models(model))
     chosen = [each for each in frozen if name in (None, each)]
@@ -322,12 +326,12 @@ def _require_servable(loss: nn.Layer, name: str) -> None:
 
 
 def build_cache(config: Config, builder: CacheBuilder, options: CacheOptions) -> None:
-    """Build what is missing in the folder of ``options``, with a progress bar.
+    """Build the missing shards in the folder of ``options``, with a progress bar.
 
     Raises:
-        ProcessError: a process has ended without an error of its own; it has printed why.
+        ProcessError: a process has ended without raising an error; its output says why.
         DataError: the folder cannot be written, or its disk has too little space.
-        PPOCRExtError: what a process has raised.
+        PPOCRExtError: raised in one of the processes.
     """
     folder = options.folder
     check_writable(folder / CACHE_FACTS)
@@ -351,9 +355,9 @@ def build_cache(config: Config, builder: CacheBuilder, options: CacheOptions) ->
 
 def _build_together(config: Config, options: CacheOptions, builder: CacheBuilder, bar: Any) -> None:
     """Build in this process and in others."""
-    spawn = multiprocessing.get_context("spawn")  # a forked process could not use Paddle's threads
+    spawn = multiprocessing.get_context("spawn")  # Paddle's threads do not survive a fork
     pending = builder.pending
-    count = min(options.processes, len(builder.pending))
+    count = min(options.processes, len(pending))
     progress = _Progress(spawn.Value("q", 0), spawn.Value("q", count), spawn.SimpleQueue())
     workers = [
         spawn.Process(
@@ -390,12 +394,12 @@ def _build_together(config: Config, options: CacheOptions, builder: CacheBuilder
 
 
 class _Progress(NamedTuple):
-    """What the processes tell each other.
+    """Values that the processes share.
 
     Attributes:
-        samples: that are computed.
-        begun: shards that a process has.
-        errors: that end the build.
+        samples: number of computed samples.
+        begun: number of shards that a process has begun.
+        errors: queue of errors, which end the build.
     """
 
     samples: Any
@@ -408,7 +412,7 @@ class _Progress(NamedTuple):
             self.samples.value += samples
 
     def share(self, pending: Sequence[Shard], part: int) -> Iterator[Shard]:
-        """Yield the shard ``part``, then those that no process has begun: a process that starts later gets fewer."""
+        """Yield the shard ``part``, then shards that no process has begun, so a slower process gets fewer."""
         while part < len(pending):
             yield pending[part]
             with self.begun.get_lock():
@@ -424,7 +428,7 @@ def _work(
     part: int,
     progress: _Progress,
 ) -> None:
-    """Build shards in a process of its own; it ends with its parent."""
+    """Build shards in another process, which ends with its parent."""
     leave_signals_to_the_run(part)
     set_up_console(to_stderr=True)
     LOG.setLevel(logging.WARNING)

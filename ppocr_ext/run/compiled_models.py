@@ -1,4 +1,4 @@
-"""Compile networks of a run: frozen ones in training, and those of ``eval`` and ``export-center``."""
+"""Compile the frozen networks of a training, and the networks of ``eval`` and ``export-center``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ppocr_ext.modeling.head_request import HeadRequest
 from ppocr_ext.run.context import RunContext
 
 LEAST_SAMPLES = 512  # for fewer, compiling takes longer than it saves
-_WATCHED = ("to_static", "detect_anomaly")  # compile or watch the layers of the networks themselves
+_WATCHED = ("to_static", "detect_anomaly")  # settings that need the layers of the networks
 
 
 def compile_frozen(
@@ -26,18 +26,17 @@ def compile_frozen(
 ) -> dict[str, CompiledNetwork]:
     """Compile the frozen sub-models that a loss reads (``Global.teacher_engine``).
 
-    They compute in ``Global.teacher_dtype`` if they are compiled and the processor has it. A resumed run whose
-    checkpoint has other engines or types says so: its numbers differ. With ``auto`` it takes the engines and types of
-    its checkpoint.
+    Compiled networks compute in ``Global.teacher_dtype`` if the processor supports it. With ``auto``, a resumed run
+    takes the engines and types of its checkpoint; with others it warns, since its numbers differ.
 
     Args:
         context: of the run.
         model: with its weights.
-        samples: that this process reads in the whole run; of few, nothing is compiled.
-        prepare: make the graphs now; else when the first images come, which may be never.
+        samples: number of samples that this process reads in the whole run; for a few, nothing is compiled.
+        prepare: True: make the graphs now; False: with the first images.
 
     Returns:
-        What was compiled, by the name of the sub-model, to be called in its place.
+        The compiled networks by the name of the sub-model, to be called in its place.
     """
     config = context.config
     checkpoint = context.checkpoint
@@ -49,7 +48,9 @@ def compile_frozen(
     frozen = (
         sorted(model.frozen & model.train_requests.keys()) if isinstance(model, DistillationModel) else []
     )
-    if (frozen or not _is_ours(model)) and _is_wanted(context, model, "teacher_engine", samples):
+    if (frozen or not isinstance(model, BaseModel | DistillationModel)) and _is_wanted(
+        context, model, "teacher_engine", samples
+    ):
         for name in frozen:
             network = model.models[name]
             taken, kind = _engine_to_take(asked, before.get(name, AUTO), dtype)
@@ -71,27 +72,24 @@ def compile_frozen(
             "Global.teacher_dtype: no frozen network is compiled, float32 computes them (not %s).", dtype
         )
     if checkpoint is not None:
-        _compare_engines(checkpoint.prefix, before, engine_names(compiled) or {})
+        now = engine_names(compiled) or {}
+        # in older checkpoints, "auto" means any engine
+        known = {
+            name: now.get(name, label) if label.startswith(AUTO) else label for name, label in before.items()
+        }
+        if known != now:
+            LOG.warning(
+                "%s: engines of the frozen networks were %s and are %s now. The resumed run is not bit for bit equal "
+                "to an uninterrupted one. To compute as before: Global.teacher_engine and Global.teacher_dtype.",
+                checkpoint.prefix,
+                known or NETWORK,
+                now or NETWORK,
+            )
     return compiled
 
 
-def _compare_engines(prefix: object, before: Mapping[str, str], now: Mapping[str, str]) -> None:
-    """Say that a checkpoint was computed by other engines; ``"auto"`` of an older one is any engine."""
-    known = {
-        name: now.get(name, label) if label.startswith(AUTO) else label for name, label in before.items()
-    }
-    if known != now:
-        LOG.warning(
-            "%s: engines of the frozen networks were %s and are %s now. The resumed run is not equal in every bit "
-            "to the unbroken one. To compute as before: Global.teacher_engine and Global.teacher_dtype.",
-            prefix,
-            known or NETWORK,
-            now or NETWORK,
-        )
-
-
 def _engine_to_take(asked: str, recorded: str, dtype: str) -> tuple[str, str]:
-    """Return engine and type: with ``auto`` those of a checkpoint, which names no type if float32 was asked for."""
+    """Return engine and type: with ``auto`` those of a checkpoint, whose record has no type for float32."""
     if asked != AUTO:
         return asked, dtype
     kept, _, kind = recorded.partition(" ")
@@ -104,7 +102,7 @@ def _engine_to_take(asked: str, recorded: str, dtype: str) -> tuple[str, str]:
 def engine_names(engines: Mapping[str, CompiledNetwork]) -> dict[str, str] | None:
     """Return the engine, and its type unless that is float32, of each compiled sub-model; None if there is none.
 
-    One whose own network computes, since something failed in the run, is as if it had not been compiled.
+    A sub-model that has fallen back to its own network counts as not compiled.
     """
     return {name: engine.label for name, engine in engines.items() if engine.engine != NETWORK} or None
 
@@ -112,13 +110,13 @@ def engine_names(engines: Mapping[str, CompiledNetwork]) -> dict[str, str] | Non
 def model_to_evaluate(
     context: RunContext, model: nn.Layer, samples: int, request: HeadRequest | None = None
 ) -> nn.Layer | CompiledNetwork:
-    """Return the model of an evaluation, its networks compiled if that pays (``Global.eval_engine``).
+    """Return the model for an evaluation, with compiled networks if that saves time (``Global.eval_engine``).
 
     Args:
         context: of an evaluation.
         model: with its weights.
-        samples: that will be evaluated.
-        request: that a single network is compiled for; None: what the host reads, its CTC branch.
+        samples: number of samples to evaluate.
+        request: of a single network; None: its CTC branch, which the host reads.
     """
     if not _is_wanted(context, model, "eval_engine", samples):
         return model
@@ -136,14 +134,10 @@ def model_to_evaluate(
     )
 
 
-def _is_ours(network: nn.Layer) -> bool:
-    return isinstance(network, BaseModel | DistillationModel)
-
-
 def _is_wanted(context: RunContext, network: nn.Layer, key: str, samples: int) -> bool:
-    """Return True if the engine ``Global.KEY`` is to compute so many samples.
+    """Return True if the engine ``Global.KEY`` shall compute this number of samples.
 
-    The log of the first process says why a named engine does not.
+    If a named engine cannot, the log of process 0 says why.
     """
     config = context.config
     device = context.device
@@ -157,10 +151,10 @@ def _is_wanted(context: RunContext, network: nn.Layer, key: str, samples: int) -
     ]
     if device != "cpu":
         reasons.append(f"the run is on {device}, and engines compute on a CPU")
-    if not _is_ours(network):
+    if not isinstance(network, BaseModel | DistillationModel):
         reasons.append(f"the network is a {type(network).__name__} that this package does not compile")
     if reasons and engine != AUTO and context.is_first:
-        LOG.warning("Global.%s: %s does not compute, the network itself does: %s.", key, engine, reasons[0])
+        LOG.warning("Global.%s: %s is not used, the network itself computes: %s.", key, engine, reasons[0])
     return not reasons
 
 
@@ -172,13 +166,13 @@ def _compile(
     name: str,
     **options: Any,
 ) -> CompiledNetwork:
-    """Compile a network for the heights of images that the section ``mode`` gives; for others when they come.
+    """Compile a network for the image heights of the section ``mode``; other heights are compiled when they come.
 
     The other options are those of :class:`CompiledNetwork`.
     """
     engine = CompiledNetwork(network, request, name=name, **options)
-    prepared = None if mode is None else read_preprocessing(config, mode)
-    sizes = () if prepared is None else prepared.sizes
+    preprocessing = None if mode is None else read_preprocessing(config, mode)
+    sizes = () if preprocessing is None else preprocessing.sizes
     for shape in {size[:2]: size for size in sizes}.values():
         engine.prepare(shape)
     return engine

@@ -1,11 +1,16 @@
-"""The context of a run: the config checked and resolved, and all that its parts are built from."""
+"""The context of a run: the checked and resolved config, the host, the device and all else that its parts need."""
 
 from __future__ import annotations
 
+import ctypes
+import os
+import sys
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
+import paddle
 import paddle.distributed as dist
 
 from ppocr_ext.charset import Charset
@@ -17,18 +22,95 @@ from ppocr_ext.checkpoint.contents import require_usable_averages, weights_note
 from ppocr_ext.checkpoint.official_weights import digest_line, official_file, table
 from ppocr_ext.config import Config, read_old_charset, resolve_charset, with_class_counts
 from ppocr_ext.config.node import dotted
-from ppocr_ext.errors import WeightsError
+from ppocr_ext.errors import ConfigError, WeightsError
 from ppocr_ext.host import Host, open_host
 from ppocr_ext.issues import Issue, report_issues
 from ppocr_ext.messages import LOG
-from ppocr_ext.run.device import choose_device
-from ppocr_ext.run.host_config import complete, folder_of, import_plugins, seed_of
+from ppocr_ext.run.host_config import complete, folder_of, import_plugins
 from ppocr_ext.run.team import Team, team
+
+_CPU_INFO = Path("/proc/cpuinfo")
+# numbers of glibc's mallopt
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_MAX = -4
+_KEEP = 2**31 - 1
+_INSTALL = {"gpu": " (`pip install 'ppocr-ext[gpu]'` for NVIDIA)"}
+
+
+def choose_device(config: Config) -> str:
+    """Set Paddle's device, and return its name: ``"cpu"``, ``"gpu:0"``, …
+
+    Raises:
+        ConfigError: the installed Paddle cannot use the device of the config.
+    """
+    device = device_kind(config)
+    if device == "cpu":
+        tune_cpu()
+    else:
+        device = f"{device}:{dist.ParallelEnv().dev_id}"
+    paddle.set_device(device)
+    return device
+
+
+def device_kind(config: Config) -> str:
+    """Return the device of the config by PaddleOCR's keys (``use_gpu``, ``use_xpu``, …): ``"cpu"``, ``"gpu"``, …
+
+    Raises:
+        ConfigError: the installed Paddle cannot use it.
+    """
+    wanted = config.asked_devices()
+    if not wanted:
+        return "cpu"
+    if len(wanted) > 1:
+        keys = ", ".join(f"Global.use_{kind}" for kind in wanted)
+        raise ConfigError(f"{keys} are all true. Leave one of them.", code="conflicting_keys")
+    kind = wanted[0]
+    key = f"{config.where(f'Global.use_{kind}')}: Global.use_{kind}"
+    built_for = {"gpu": paddle.is_compiled_with_cuda, "xpu": paddle.device.is_compiled_with_xpu}
+    if not built_for.get(kind, partial(paddle.device.is_compiled_with_custom_device, kind))():
+        raise ConfigError(
+            f"{key} is true, but this Paddle ({paddle.__version__}) is not built for {kind.upper()}. "
+            f"Install the build for it{_INSTALL.get(kind, '')}, or set -o Global.use_{kind}=false.",
+            code="unsupported_device",
+        )
+    if kind == "gpu" and paddle.device.cuda.device_count() == 0:
+        raise ConfigError(
+            f"{key} is true, but no GPU is visible. Set -o Global.use_gpu=false for the CPU.", code="no_gpu"
+        )
+    return kind
+
+
+def tune_cpu() -> None:
+    """Make training on a CPU faster.
+
+    - No strided views: since Paddle 3.0 slices, transposes and reshapes are views, and on a CPU their gradients cost
+      more than the saved copies.
+    - AVX2 on AMD's processors: the MKL in Paddle's wheel uses it only if ``MKL_DEBUG_CPU_TYPE`` is 5 before its first
+      product. A value of the user is kept.
+    - Freed memory is kept: glibc would return large blocks to the system, and get them again, page by page, in the
+      next step.
+    """
+    if "FLAGS_use_stride_kernel" in paddle.base.core.globals():  # Paddle 2.6 has no strided views
+        paddle.set_flags({"FLAGS_use_stride_kernel": False})
+    if sys.platform != "linux":
+        return
+    if is_amd_with_avx2(_CPU_INFO.read_text(encoding="utf-8", errors="replace")):
+        os.environ.setdefault("MKL_DEBUG_CPU_TYPE", "5")
+    library = ctypes.CDLL(None)
+    if hasattr(library, "mallopt"):  # not in musl
+        library.mallopt(_M_MMAP_MAX, 0)
+        library.mallopt(_M_TRIM_THRESHOLD, _KEEP)
+
+
+def is_amd_with_avx2(cpu_info: str) -> bool:
+    """Return True if the text of ``/proc/cpuinfo`` describes an AMD processor with AVX2."""
+    return "AuthenticAMD" in cpu_info and "avx2" in cpu_info.split()
+
 
 Role = Literal["train", "eval", "predict"]
 _FROM_NOTHING = (
-    "\nTo train without them: -o {}=null. A learning rate of fine-tuning is then too low: raise "
-    "Optimizer.lr.learning_rate about 5 to 10 times."
+    "\nTo train without them: -o {}=null. The learning rate of a fine-tuning is then too low: multiply "
+    "Optimizer.lr.learning_rate by 5 to 10."
 )
 
 
@@ -37,13 +119,13 @@ class RunOptions:
     """How a run is built, besides its config.
 
     Attributes:
-        role: what the run is for; ``"predict"`` needs no data: images are read, or the network is exported.
+        role: the purpose of the run; ``"predict"`` (reading images, exporting) needs no data.
         host_path: a PaddleOCR checkout; None searches for a host.
         old_dictionary: dictionary of the weights, if it differs from the config's.
-        weights_of: sub-model whose weights a single model takes from a file that has several (not ``"train"``).
-        eval_section: the config section that the data of ``Eval`` come from, for messages.
-        reads_ctc: the labels of ``Eval`` are compared with what CTC reads, so they have to fit its frames.
-        evaluates: False: a training that never reads ``Eval``, as to store a teacher's outputs.
+        weights_of: the sub-model whose weights a single model takes from a file of several (not ``"train"``).
+        eval_section: config section of the data of ``Eval``, for messages.
+        reads_ctc: True if the labels of ``Eval`` are compared with CTC's output, so they must fit its frames.
+        evaluates: False for a training that never reads ``Eval``, such as the one that stores a teacher's outputs.
     """
 
     role: Role
@@ -62,16 +144,16 @@ class RunContext:
     Attributes:
         options: how the run is built.
         config: resolved, with defaults and class counts.
-        components: the same without the keys that no component takes, which the config check has reported.
+        components: the same without the unknown keys that the config check has reported.
         host: PaddleOCR.
         charset: the dictionary.
         old_charset: the dictionary of the weights, if it is another one.
         checkpoint: the checkpoint to resume or evaluate, if any.
         folder: the run folder.
         seed: of all random generators.
-        device: as Paddle names it.
+        device: Paddle's name of it.
         team: the processes of the run.
-        config_warnings: what the config check has warned of.
+        config_warnings: warnings of the config check.
     """
 
     options: RunOptions
@@ -99,18 +181,18 @@ class RunContext:
 
     @property
     def modes(self) -> tuple[str, ...]:
-        """The sections whose data this process reads: in training, only process 0 evaluates."""
+        """The sections that this process reads; in training, only process 0 evaluates."""
         evaluates = self.options.evaluates and (self.is_first or not self.trains)
         wanted = ["Train"] * self.trains + ["Eval"] * evaluates
         return tuple(mode for mode in wanted if self.config.at(mode, default=None) is not None)
 
     def name_of(self, mode: str) -> str:
-        """Return what messages call the data of ``"Train"`` or ``"Eval"``."""
+        """Return the name of the data of ``"Train"`` or ``"Eval"`` in messages."""
         return self.options.eval_section if mode == "Eval" else mode
 
 
 def open_context(config: Config, options: RunOptions) -> RunContext:
-    """Check a config and resolve it; open the host, the device and the other processes.
+    """Check and resolve a config; open the host, the device and the team of processes.
 
     Raises:
         PPOCRExtError: the run cannot be built; the message says what to change.
@@ -133,12 +215,12 @@ def open_context(config: Config, options: RunOptions) -> RunContext:
         old_charset=old_charset,
         checkpoint=checkpoint,
         folder=folder_of(resolved),
-        seed=seed_of(resolved),
+        seed=resolved.settings.seed,
         device=choose_device(resolved),
         team=team(),
         config_warnings=warnings,
     )
-    if options.role != "predict":  # it draws nothing; generators of a program that reads images are its own
+    if options.role != "predict":  # reading images must not change the generators of the user's program
         host.set_seed(context.seed)
     return context
 
@@ -148,7 +230,7 @@ def _check(
 ) -> tuple[tuple[Issue, ...], list[tuple[str, ...]]]:
     """Report the issues of ``config``; return the warnings, and the keys that no component takes."""
     found, unused = check_all(config, host, options.role, processes=dist.get_world_size())
-    # a training cannot use what a check of PaddleOCR's own configs only warns of
+    # a run cannot accept untrained teachers, of which `config --check` only warns
     issues = [
         rename_section(replace(each, level="error") if each.code == UNTRAINED else each, options.eval_section)
         for each in found
@@ -161,7 +243,7 @@ def _check(
 
 
 def _download_weights(config: Config) -> None:
-    """Download the official weights of a training, before anything that takes time.
+    """Download the official weights of a training, before anything else that takes time.
 
     Raises:
         WeightsError: they cannot be downloaded; the message says how to train without them.
@@ -171,21 +253,20 @@ def _download_weights(config: Config) -> None:
             if official_file(str(name)) is not None:
                 LOG.info("%s", digest_line(table()[str(name)]))
         except WeightsError as error:
-            # a teacher would teach noise without them
-            remedy = (
-                "" if config.at((*path[:-1], "freeze_params"), False) else _FROM_NOTHING.format(dotted(path))
-            )
+            is_teacher = config.at(
+                (*path[:-1], "freeze_params"), False
+            )  # without weights it would teach noise
+            remedy = "" if is_teacher else _FROM_NOTHING.format(dotted(path))
             raise WeightsError(
                 f"{config.where(path)}: {dotted(path)}: {error}{remedy}", code=error.code
             ) from error
 
 
 def rename_section(issue: Issue, eval_section: str) -> Issue:
-    """Return ``issue`` with the section that the data of ``Eval`` come from; transforms stay those of ``Eval``."""
-    begin = "Eval.dataset."
-    if not issue.path.startswith(begin) or issue.path.startswith(f"{begin}transforms"):
+    """Return ``issue`` with the config section of the data of ``Eval``; transforms are always those of ``Eval``."""
+    if not issue.path.startswith("Eval.dataset.") or issue.path.startswith("Eval.dataset.transforms"):
         return issue
-    return replace(issue, path=f"{eval_section}.dataset.{issue.path.removeprefix(begin)}")
+    return replace(issue, path=f"{eval_section}.{issue.path.removeprefix('Eval.')}")
 
 
 def _checkpoint(
@@ -194,8 +275,8 @@ def _checkpoint(
     """Return the checkpoint to resume or evaluate, if any.
 
     Raises:
-        WeightsError: it has no state of a run to resume, or averages that are not finite; its dictionary differs; or
-            ``--old-dict`` is given to resume a run.
+        WeightsError: it was trained with another dictionary; or it cannot be resumed: it has no state of a run, its
+            averages are not finite, or ``--old-dict`` is given.
     """
     path = config.settings.checkpoints
     if not path:
@@ -203,38 +284,39 @@ def _checkpoint(
     if config.settings.pretrained_model:
         LOG.info("Global.checkpoints takes precedence over Global.pretrained_model")
     checkpoint = Checkpoint(path)
+    prefix = checkpoint.prefix
     state = checkpoint.train_state()
-    digest = state.charset_digest
-    if role != "train" and (note := weights_note(state)):
-        LOG.info("%s: %s. Take those: ppocr-ext checkpoint other %s -o FILE", path, note, path)
-    other = digest not in (None, charset.digest)
-    if role != "train" and other and old_charset is None:
+    differs = state.charset_digest not in (None, charset.digest)
+    if role != "train":
+        if differs and old_charset is None:
+            raise WeightsError(
+                f"{prefix} was trained with another dictionary than {charset.name}: its texts would be garbled. "
+                f"Fix: set Global.character_dict_path to its dictionary, or give that with --old-dict.",
+                code="charset_mismatch",
+            )
+        if note := weights_note(state):
+            LOG.info("%s: %s. Take those: ppocr-ext checkpoint other %s -o FILE", path, note, path)
+        return checkpoint
+    if state.is_empty and checkpoint.file(".states").is_file():
         raise WeightsError(
-            f"{checkpoint.prefix} was trained with another dictionary than {charset.name}: its texts would be garbled. "
-            f"Fix: set Global.character_dict_path to its dictionary, or give that with --old-dict.",
-            code="charset_mismatch",
-        )
-    if role == "train" and state.is_empty and checkpoint.file(".states").is_file():
-        raise WeightsError(
-            f"Global.checkpoints: {checkpoint.prefix} holds only weights, not the state of a run. Fix: resume from "
-            f"`latest`, or start a new run from these weights: -o Global.pretrained_model={checkpoint.prefix}.",
+            f"Global.checkpoints: {prefix} holds only weights, not the state of a run. Fix: resume from "
+            f"`latest`, or start a new run from these weights: -o Global.pretrained_model={prefix}.",
             code="weights_alone",
         )
-    if role == "train" and (other or old_charset is not None):
+    if differs or old_charset is not None:
         raise WeightsError(
-            f"Global.checkpoints: {checkpoint.prefix} can only be resumed with the dictionary of its training. "
+            f"Global.checkpoints: {prefix} can only be resumed with the dictionary of its training. "
             f"Fix: to start from its weights with another one, give them as Global.pretrained_model, and their "
             f"dictionary with --old-dict.",
             code="charset_mismatch",
         )
-    if role == "train":
-        require_usable_averages(checkpoint, state)
+    require_usable_averages(checkpoint, state)
     processes = dist.get_world_size()
-    if role == "train" and state.processes not in (None, processes) and dist.get_rank() == 0:
+    if state.processes not in (None, processes) and dist.get_rank() == 0:
         LOG.warning(
-            "%s is of a run with %s processes, and this one has %d: it goes on at the same step, but the samples of a "
-            "step, and those left of the epoch, are others. As before: --processes %s",
-            checkpoint.prefix,
+            "%s was saved by %s processes, and this run has %d: it continues at the same step, but with other samples "
+            "in a step and in the rest of the epoch. As before: --processes %s",
+            prefix,
             state.processes,
             processes,
             state.processes,

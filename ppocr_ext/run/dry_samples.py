@@ -1,4 +1,8 @@
-"""Take a few samples of a section through its own dataset, one transform at a time, for the dry step and others."""
+"""Take a few samples of a section through its own dataset, one transform at a time.
+
+The dry step takes two samples. :func:`one_batch` takes a batch without augmentation, which a network can learn by
+heart, or a teacher can read.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count, islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,10 +20,12 @@ import cv2
 import numpy as np
 import paddle
 import paddle.distributed as dist
+from paddle import Tensor, nn
 
-from ppocr_ext.base.parts import OF_LABEL_FILES, OF_LMDB
+from ppocr_ext.base.parts import OF_LABEL_FILES, OF_LMDB, kind_of
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config, named_items
+from ppocr_ext.config.node import dotted
 from ppocr_ext.data.batches import images_of
 from ppocr_ext.data.image_check import ImageFolder
 from ppocr_ext.data.label_file import read_label_file
@@ -26,21 +33,28 @@ from ppocr_ext.data.lmdb_sets import open_sets
 from ppocr_ext.data.load_failures import report_failures
 from ppocr_ext.data.preflight import LmdbSamples
 from ppocr_ext.data.sample_rules import FrameLimit
+from ppocr_ext.data.sample_seeds import generators_kept
 from ppocr_ext.errors import DataError, PPOCRExtError
 from ppocr_ext.host import Host
 from ppocr_ext.host.complete import MAPPING, insert_mapping
+from ppocr_ext.issues import Issue, report_issues
 from ppocr_ext.messages import end_text
 from ppocr_ext.registry import DATASETS
-from ppocr_ext.run.datasets import label_files_of, lmdb_dataset_class, sample_rules
+from ppocr_ext.run.context import RunContext
+from ppocr_ext.run.data_check import label_files_of, sample_rules
+from ppocr_ext.run.frame_counts import count_frames
 from ppocr_ext.run.host_config import host_config
 from ppocr_ext.run.loader import LoaderParts, loader_parts
+from ppocr_ext.run.loader_setup import lmdb_dataset_class
 
 ConfigPath = tuple[str, ...]
-Report = Callable[[str, ConfigPath, str], Any]  # takes code, config path and message of an issue
+Report = Callable[[str, ConfigPath, str], Any]  # called with code, config path and message of an issue
 SILENT = logging.Logger("silent", logging.CRITICAL + 1)
 _SAMPLES = 2
-_LEAST_SPREAD = 0.01  # standard deviation; pixels from -1 to 1 that are normalised again have up to 0.008
-_TRIED = 1000  # samples of a file that are tried before two are drawn
+_LEAST_SPREAD = (
+    0.01  # standard deviation; it is up to 0.008 for pixels from -1 to 1 that are normalised again
+)
+_TRIED = 1000  # samples of a file to try before two are drawn
 _DECODE = "Fix: put `- DecodeImage: {img_mode: BGR}` before all transforms that work on pixels."
 
 
@@ -49,11 +63,11 @@ class DryBatch:
     """A batch of a section as the loop gets it.
 
     Attributes:
-        entries: what KeepKeys keeps, as tensors.
+        entries: the entries that KeepKeys keeps, as tensors.
         texts: the label of each sample before it is encoded; None if unknown.
         keys: names of the entries; empty if unknown.
         keys_path: config path of these names.
-        drawn: no sample could be read, so that images and labels are random.
+        drawn: True if no sample could be read, so images and labels are random.
     """
 
     entries: list[Any]
@@ -64,13 +78,47 @@ class DryBatch:
 
     @property
     def is_uniform(self) -> bool:
-        """True if the pixels of each column hardly differ, as after a second division by 255; not if all are equal."""
+        """True if the pixels of each column hardly differ, as after a second division by 255, but are not all equal."""
         images = images_of(self.entries)
         return (
             isinstance(images, paddle.Tensor)
             and images.ndim == 4
             and 0 < float(images.astype("float32").std(axis=2).max()) < _LEAST_SPREAD
         )
+
+    def texts_of(
+        self, charset: Charset, head: str, place: int, length: int | None = None
+    ) -> list[str | None]:
+        """Return the texts of the labels [B, L] at ``place``, by the rule of PaddleOCR's encoder of ``head``.
+
+        Args:
+            charset: the dictionary.
+            head: ``"ctc"``, ``"gtc"`` (NRTR) or ``"sar"``.
+            place: of the labels among the entries.
+            length: place of their lengths, which a CTC loss reads; None: a label ends at its first blank.
+
+        Returns:
+            None for each label that this encoder cannot make.
+        """
+        arrays = [each.numpy() if isinstance(each, paddle.Tensor) else None for each in self.entries]
+        arrays += [None] * 4
+        labels = arrays[place]
+        lengths = arrays[length] if head == "ctc" and length else None
+        lacks_lengths = head == "ctc" and length and np.size(np.asarray(lengths)) != len(self.texts)
+        if labels is None or labels.ndim != 2 or lacks_lengths:
+            return [None] * len(self.texts)
+        begin, end = {"ctc": (0, 0), "gtc": (2, 3), "sar": (charset.ctc_classes,) * 2}[head]
+        symbols = dict(enumerate(charset.characters, start={"ctc": 1, "gtc": 4, "sar": 0}[head]))
+        texts: list[str | None] = []
+        for number, row in enumerate(labels.tolist()):
+            if head != "ctc":
+                ids: list[Any] = row[1 : row.index(end, 1)] if row[0] == begin and end in row[1:] else [None]
+            elif lengths is None:
+                ids = row[: row.index(end)] if end in row else row
+            else:
+                ids = row[: int(lengths.reshape(-1)[number])]
+            texts.append("".join(symbols[i] for i in ids) if symbols.keys() >= set(ids) else None)
+        return texts
 
 
 class DrySection:
@@ -82,9 +130,9 @@ class DrySection:
         charset: the dictionary.
         host: opened.
         folder: for temporary files.
-        report: takes each issue.
-        samples: how many, at most a batch of the config, each with a text of its own; None: two, as they come.
-        frames: what the labels have to fit, if anything.
+        report: called with each issue.
+        samples: number of samples with different labels, at most a batch of the config; None: the first two.
+        frames: limit of the labels, if there is one.
     """
 
     def __init__(
@@ -117,7 +165,7 @@ class DrySection:
     def batch(self, seed: int) -> DryBatch | None:
         """Return the batch of the first usable samples; None if a stage failed, which is reported.
 
-        An exception of a dataset that is not PaddleOCR's is raised: only its author can tell what it means.
+        An exception of a dataset that is not PaddleOCR's is raised, since only its author knows what it means.
         """
         of_host = self._name in (*OF_LABEL_FILES, *OF_LMDB)
         trace = TransformTrace([])
@@ -126,7 +174,7 @@ class DrySection:
         try:
             parts = self._parts(seed)
             trace = trace_transforms(parts.dataset, self._config, self._mode, self._charset)
-            # the next batch of a MultiScaleSampler may be of another size
+            # only one batch: the next one of a MultiScaleSampler may have another size
             for index in next(iter(parts.batch_sampler)):
                 if len(samples) == self._size:
                     break
@@ -143,50 +191,57 @@ class DrySection:
         return self._collate(samples, texts, parts)
 
     def _parts(self, seed: int) -> LoaderParts:
-        """Build the section's own dataset and sampler over the usable samples."""
+        """Build the section's own dataset and sampler over usable samples."""
         plain = host_config(self._config)
         section = plain[self._mode]
-        name = self._name
         dataset_class = None
-        drawn = self._size * (
-            2 if self._distinct else 1
-        )  # of a dataset that draws, some may have the same text
-        section["loader"] |= {"batch_size_per_card": drawn, "num_workers": 0, "drop_last": False}
-        if name in (*OF_LABEL_FILES, *OF_LMDB):
-            found = self._usable_rows() if name in OF_LMDB else self._usable_lines()
-            usable: list[Any] = list(islice(found, self._size if self._distinct else _SAMPLES))
+        # a dataset that draws images may draw the same text twice
+        size = self._size * (2 if self._distinct else 1)
+        section["loader"] |= {"batch_size_per_card": size, "num_workers": 0, "drop_last": False}
+        if self._name in (*OF_LABEL_FILES, *OF_LMDB):
+            rows = self._usable_rows() if self._name in OF_LMDB else self._usable_lines()
+            usable: list[Any] = list(islice(rows, self._size if self._distinct else _SAMPLES))
             self._drawn = not usable
-            section["dataset"].pop("ratio_list", None)
-            copies = dist.get_world_size() * (
-                1 if self._distinct else _SAMPLES
-            )  # every process takes its share
-            if name in OF_LMDB and usable:
-                rows = np.asarray(usable * copies, np.int64)
-                every: Any = lmdb_dataset_class(
-                    DATASETS.get(name), _NO_REPLACEMENT, (), self._dataset["data_dir"]
-                )
-                dataset_class = type(name, (every,), {"dataset_traversal": lambda self: rows})
-            else:
-                if self._drawn:
-                    usable = [line.encode() for line in self._draw()]
-                    section["dataset"]["data_dir"] = str(self._folder)
-                name = section["dataset"]["name"] = name if name in OF_LABEL_FILES else "SimpleDataSet"
-                file = self._folder / f"{self._mode}.txt"
-                file.write_bytes(b"\n".join(usable * copies) + b"\n")
-                section["dataset"]["label_file_list"] = [str(file)]
-                base = DATASETS.get(name)
-                dataset_class = report_failures(base, _NO_REPLACEMENT, lambda *sample: b"", bytes.decode)
+            # every process takes its share
+            copies = dist.get_world_size() * (1 if self._distinct else _SAMPLES)
+            dataset_class = self._limited_class(section["dataset"], usable, copies)
         return loader_parts(self._host, plain, self._mode, seed, dataset_class=dataset_class, logger=SILENT)
 
+    def _limited_class(self, dataset: dict[str, Any], usable: list[Any], copies: int) -> type:
+        """Return the class of the section's dataset over copies of the ``usable`` samples, or over drawn ones.
+
+        Args:
+            dataset: the config section, which is changed.
+            usable: rows of LMDBs, or lines of label files; empty: two samples are drawn.
+            copies: how often each sample is repeated.
+        """
+        dataset.pop("ratio_list", None)
+        if self._name in OF_LMDB and usable:
+            rows = np.asarray(usable * copies, np.int64)
+            base = DATASETS.get(self._name)
+            every: Any = lmdb_dataset_class(base, _NO_REPLACEMENT, (), self._dataset["data_dir"])
+            return type(self._name, (every,), {"dataset_traversal": lambda self: rows})
+        if not usable:
+            usable = [line.encode() for line in self._draw()]
+            dataset["data_dir"] = str(self._folder)
+        if self._name not in OF_LABEL_FILES:
+            dataset["name"] = "SimpleDataSet"
+        file = self._folder / f"{self._mode}.txt"
+        file.write_bytes(b"\n".join(usable * copies) + b"\n")
+        dataset["label_file_list"] = [str(file)]
+        base = DATASETS.get(dataset["name"])
+        return report_failures(base, _NO_REPLACEMENT, lambda *sample: b"", bytes.decode)
+
     def _usable_lines(self) -> Iterator[bytes]:
-        """Yield usable lines of the label files; the label check names a file that cannot be read."""
+        """Yield usable lines of the label files; the label check reports a file that cannot be read."""
         folder = ImageFolder(
             self._dataset["data_dir"], "decode", self._rules.allow_outside_data_dir, self._rules.max_pixels
         )
-        options = self._dataset.get("delimiter", "\t"), bool(self._dataset.get("ds_width"))
+        delimiter = self._dataset.get("delimiter", "\t")
+        ds_width = bool(self._dataset.get("ds_width"))
         for file in label_files_of(self._config, self._mode):
             try:
-                for line in islice(read_label_file(file, options[0], ds_width=options[1]), _TRIED):
+                for line in islice(read_label_file(file, delimiter, ds_width=ds_width), _TRIED):
                     issue = self._rules.label_issue(line) or folder.issue(line.images)
                     if issue is None and self._is_new(line.label):
                         yield line.content
@@ -194,7 +249,7 @@ class DrySection:
                 return
 
     def _usable_rows(self) -> Iterator[tuple[int, int]]:
-        """Yield number of the LMDB and of the sample for usable samples; the label check names one that is broken."""
+        """Yield (number of the LMDB, number of the sample) of usable samples; the label check reports a broken LMDB."""
         try:
             for number, each in enumerate(open_sets(self._dataset["data_dir"])):
                 samples = LmdbSamples(each, replace(self._rules, image_check="decode"))
@@ -206,16 +261,16 @@ class DrySection:
             return
 
     def _is_new(self, label: str) -> bool:
-        """Return False for a label that a sample has already, if each has to have its own."""
+        """Return False if the labels must differ and an earlier sample has this one."""
         seen = self._distinct and label in self._labels
         self._labels.add(label)
         return not seen
 
     def _draw(self) -> Iterator[str]:
-        """Write images of noise, and yield their lines of a label file with characters of the dictionary."""
+        """Write images of noise, and yield lines of a label file for them, with characters of the dictionary."""
         delimiter = self._dataset.get("delimiter", "\t")
         known = [c for c in self._charset.characters if len(c) == 1 and c.strip() and c != delimiter]
-        length = max(1, min(4, self._config.settings.max_text_length - 2))  # NRTR has two marks
+        length = max(1, min(4, self._config.settings.max_text_length - 2))  # NRTR adds two marks
         for number in range(_SAMPLES):
             draw = np.random.default_rng(number)
             cv2.imwrite(str(self._folder / f"{number}.png"), draw.integers(0, 256, (48, 160, 3), np.uint8))
@@ -224,14 +279,14 @@ class DrySection:
             yield delimiter.join((f"{number}.png", text, *size))
 
     def _explain(self, trace: TransformTrace, error: Exception) -> tuple[str, ConfigPath, str]:
-        """Return code, config path and message of the stage at which a sample failed."""
+        """Return code, config path and message of the stage at which a sample has failed."""
         data = trace.data
         name, path = trace.names[trace.position] if trace.position >= 0 else ("", self._path)
         image = data.get("image") if isinstance(data, Mapping) else None
         if isinstance(image, bytes) and name != "DecodeImage":
             where = path if trace.failed else self._path
             return "image_not_decoded", where, f"the image is not decoded yet. {_DECODE}"
-        if not trace.failed:  # before the transforms or between two: the dataset itself, or its sampler
+        if not trace.failed:  # the dataset itself or its sampler has failed
             files = [Path(frame.filename).name for frame in traceback.extract_tb(error.__traceback__)]
             of_sampler = self._config.at((self._mode, "sampler"), None) and (
                 data or any("sampler" in f for f in files)
@@ -266,8 +321,8 @@ class DrySection:
             batch = parts.collate(samples)
         except Exception as error:
             where = (self._mode, "loader", "collate_fn") if collate else path
-            said = f"samples cannot be put together as a batch: {described_error(error)}"
-            return self._report("collate_failed", where, said)
+            text = f"samples cannot be put together as a batch: {described_error(error)}"
+            return self._report("collate_failed", where, text)
         entries = [paddle.to_tensor(each) if isinstance(each, np.ndarray) else each for each in batch]
         keys = () if kept is None else tuple(map(str, self._config.at(path, ())))
         if "image" in keys[1:]:
@@ -287,25 +342,29 @@ _NO_REPLACEMENT: Any = SimpleNamespace(mode="Train", name="", add=_fail)  # in p
 def _unknown_key(trace: TransformTrace, key: str) -> str:
     if key in trace.last_seen:
         loser = trace.names[trace.last_seen[key]][0]
-        return f"{key!r} is made before {loser}, which leaves it out. Fix: make it after {loser}."
+        return f"{key!r} is made before {loser}, which removes it. Fix: make it after {loser}."
     fix = "add RecResizeImg, which makes it" if key == "valid_ratio" else "remove it, or add what makes it"
     return f"no transform makes {key!r} (found {', '.join(sorted(map(str, trace.data)))}). Fix: {fix}."
 
 
 def described_error(error: BaseException) -> str:
-    """Return what an exception says, for a message about a part of the config."""
+    """Return the text of an exception as a sentence, for a message about a part of the config."""
     text = end_text(error).removeprefix("internal error: ").rstrip()
     return text if text.endswith((".", "?")) else f"{text}."
 
 
 @dataclass
 class TransformTrace:
-    """What the transforms of a sample got so far, and how the one at ``position`` failed, if it did.
+    """Record how the transforms process a sample.
 
     Attributes:
         names: name and config path of each transform.
-        text: the last label that was text.
-        last_seen: for each key of a sample, the last transform that got it.
+        position: of the last transform that was called; -1 before the first.
+        data: its input.
+        text: the last label that was a text.
+        last_seen: for each key of a sample, the last transform whose input had it.
+        failed: True if this transform raised, or refused the sample.
+        error: the exception that it raised.
     """
 
     names: list[tuple[str, ConfigPath]]
@@ -318,7 +377,7 @@ class TransformTrace:
 
 
 class _TracedTransform:
-    """A transform that notes in a trace what it gets and how it fails."""
+    """A transform that records its input and its failure in a trace."""
 
     def __init__(self, operator: Any, position: int, trace: TransformTrace) -> None:
         self._operator = operator
@@ -346,7 +405,7 @@ class _TracedTransform:
 
 
 def trace_transforms(dataset: Any, config: Config, mode: str, charset: Charset) -> TransformTrace:
-    """Let the transforms of ``dataset``, the last ones of the config, note what they do; return where they do."""
+    """Wrap the transforms of ``dataset``, which are the last ones of the config, and return their trace."""
     operators = list(getattr(dataset, "ops", None) or ())
     listed = list(named_items(config, mode, "dataset", "transforms"))
     if charset.unknown_symbol:  # see host_config
@@ -355,3 +414,80 @@ def trace_transforms(dataset: Any, config: Config, mode: str, charset: Charset) 
     if len(trace.names) == len(operators) > 0:
         dataset.ops = [_TracedTransform(each, number, trace) for number, each in enumerate(operators)]
     return trace
+
+
+_TRANSFORMS = ("Train", "dataset", "transforms")
+
+
+@dataclass(frozen=True, eq=False)
+class OneBatch:
+    """One batch of ``Train``.
+
+    Attributes:
+        entries: the entries that KeepKeys keeps: the images [B, C, H, W], then the labels.
+        left_out: names of the random transforms that are left out.
+        texts: the label of each sample before it is encoded; empty if unknown.
+        size: the only (width, height) of a sampler with several sizes; None without such a sampler.
+    """
+
+    entries: list[Tensor]
+    texts: list[str]
+    left_out: tuple[str, ...]
+    size: tuple[int, int] | None
+
+    @property
+    def samples(self) -> int:
+        """The number of samples in the batch."""
+        return int(self.images.shape[0])
+
+    @property
+    def images(self) -> Tensor:
+        """The images [B, C, H, W]."""
+        return images_of(self.entries)
+
+
+def one_batch(context: RunContext, network: nn.Layer, samples: int) -> OneBatch:
+    """Return the first usable samples of ``Train`` with different labels, without augmentation.
+
+    Args:
+        context: of a training.
+        network: the networks; their number of frames limits the labels.
+        samples: the highest number of samples; the batch size of the config is a limit too.
+
+    Raises:
+        DataError: no sample is usable.
+        InvalidConfigError: a transform or the dataset fails.
+    """
+    config, left_out, size = _same_every_time(context.components)
+    frames = count_frames(network, config, "Train").limit(required=True)
+    issues: list[Issue] = []
+
+    def report(code: str, path: tuple[str, ...], message: str) -> None:
+        issues.append(Issue(code, "error", dotted(path), "", message))
+
+    with TemporaryDirectory(prefix="ppocr_ext_") as folder, generators_kept():
+        section = DrySection(
+            config, "Train", context.charset, context.host, Path(folder), report, samples, frames
+        )
+        batch = section.batch(context.seed)
+    report_issues(issues)
+    if batch is None or batch.drawn:
+        raise DataError(
+            "Train: there is no usable sample to learn (1,000 of each file were tried). Fix: `ppocr-ext config --check "
+            "--data -c CONFIG` says what is wrong with them.",
+            code="no_samples",
+        )
+    return OneBatch(batch.entries, [text or "" for text in batch.texts], left_out, size)
+
+
+def _same_every_time(config: Config) -> tuple[Config, tuple[str, ...], tuple[int, int] | None]:
+    """Return ``config`` without random transforms and with one size of images, and both changes."""
+    random = [item for item in named_items(config, *_TRANSFORMS) if kind_of(item[0]) == "random"]
+    config = config.without([path for _, path in reversed(random)])  # from the end, so that no index changes
+    left_out = tuple(name for name, _ in random)
+    scales = config.at("Train.sampler.scales", default=None)
+    if not isinstance(scales, tuple) or not scales:
+        return config, left_out, None
+    sizes = [tuple(scale) if isinstance(scale, tuple) else (scale, scale) for scale in scales]
+    size = sorted(sizes, key=lambda each: each[::-1])[len(sizes) // 2]  # of the middle height
+    return config.with_values({"Train.sampler.scales": [list(size)]}), left_out, size

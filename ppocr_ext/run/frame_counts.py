@@ -1,6 +1,6 @@
-"""Count the frames of a model's CTC output, so that labels that do not fit are found before training.
+"""Count the frames of a model's CTC output, to find labels that need more before training.
 
-The CTC loss of such a label is 0, and so is its gradient: it trains nothing.
+The CTC loss and the gradient of such a label are 0, so it trains nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ppocr_ext.data.sample_seeds import generators_kept
 from ppocr_ext.errors import ModelError
 from ppocr_ext.losses import CTCLoss, DistillationCTCLoss
 from ppocr_ext.messages import error_text
-from ppocr_ext.modeling import BaseModel, DistillationModel
+from ppocr_ext.modeling import BaseModel, DistillationModel, networks_of
 from ppocr_ext.modeling.head_request import HeadRequest
 from ppocr_ext.run.host_config import decoder_models
 
@@ -32,15 +32,15 @@ _CTC_LOGITS = HeadRequest(frozenset({"ctc"}), as_dict=False)
 
 @dataclass(frozen=True)
 class FrameCounts:
-    """T of the CTC output by the size of the images, pooled as the section will use it.
+    """T of the CTC output by the size of the images, pooled as in training (``Train``) or evaluation (``Eval``).
 
     Attributes:
         by_size: (height, width) of a batch → T.
         path: config path of these sizes.
-        complete: every batch has one of these sizes.
-        follows_ratio: the width of a batch is a multiple of its height, by the ratio of its images (``ds_width``).
-        train_frames: of each backbone that has this key, its value by config path; empty for ``Eval``.
-        fixed_by: those that give T at any width, which ``width`` would change.
+        complete: True if every batch has one of these sizes.
+        follows_ratio: True if the width of a batch is a multiple of its height (``ds_width``).
+        train_frames: the value of this key of each backbone, by config path; empty for ``Eval``.
+        fixed_by: config paths of those that give the same T at any width.
     """
 
     by_size: Mapping[tuple[int, int], int]
@@ -51,23 +51,23 @@ class FrameCounts:
     fixed_by: tuple[str, ...] = ()
 
     def __call__(self, height: int, width: int) -> int | None:
-        """Return T for images of this size; None if it is not known."""
+        """Return T for images of this size; None if it is unknown."""
         return self.by_size.get((height, width))
 
     @property
     def least(self) -> int | None:
-        """The smallest T that a batch can have; None if batches may have other sizes than these."""
+        """The smallest T of a batch; None if batches may have other sizes."""
         return min(self.by_size.values(), default=None) if self.complete else None
 
     def limit(self, required: bool) -> FrameLimit | None:
-        """Return what labels have to fit; None if T is not known for every batch.
+        """Return the limit of the labels; None if T is unknown for some batch.
 
         Args:
-            required: whether a label that does not fit is unusable, or counts as read wrongly.
+            required: True if a label above the limit is unusable; False if it only counts as an error.
         """
         if self.least is None:
             return None
-        by_ratio: dict[int, int] = {}  # the least T of all heights
+        by_ratio: dict[int, int] = {}  # the smallest T of all heights
         for (height, width), count in self.by_size.items() if self.follows_ratio else ():
             ratio = width // height
             by_ratio[ratio] = min(count, by_ratio.get(ratio, count))
@@ -78,40 +78,38 @@ class FrameCounts:
         """Return a sentence for each ``train_frames``: what it means for the labels of ``Train``.
 
         Args:
-            most_frames: that a label needs; 0 if it is not known.
+            most_frames: highest number of frames that a label needs; 0 if it is unknown.
         """
         widths = sorted({width for _, width in self.by_size})
-        counts, sizes = ([n // FRAME_WIDTH for n in widths], widths) if widths else ([], [])
-        of_width = (
-            f"{_span(counts)} frames at {_span(sizes)} pixels"
-            if widths
-            else f"one frame for each {FRAME_WIDTH} pixels"
-        )
+        counts = [width // FRAME_WIDTH for width in widths]
+        by_width = f"one frame for each {FRAME_WIDTH} pixels"
+        if widths:
+            by_width = f"{_span(counts)} frames at {_span(widths)} pixels"
         needed = f"; the label that needs most frames needs {most_frames}" if most_frames else ""
         notes = []
         for key, value in self.train_frames.items():
+            fixed = f"{key}: {value}: {value} frames in training at any width{needed}"
             if value == "width":
-                notes.append(f"{key}: width: training frames follow the width: {of_width}{needed}.")
-                continue
-            then = f"; with `train_frames: width` there would be {of_width}."
-            if most_frames > int(value):
+                notes.append(f"{key}: width: training frames follow the width: {by_width}{needed}.")
+            elif most_frames > int(value):
                 wider = " and wider images; it" if counts and most_frames > counts[-1] else ", which"
-                then = f". Fix: -o {key}=width{wider} makes {of_width}."
-            notes.append(f"{key}: {value}: {value} frames in training at any width{needed}{then}")
+                notes.append(f"{fixed}. Fix: -o {key}=width{wider} makes {by_width}.")
+            else:
+                notes.append(f"{fixed}; with `train_frames: width` there would be {by_width}.")
         return notes
 
 
 def _span(numbers: Sequence[int]) -> str:
-    """Return ``40``, or ``10 to 60`` of several numbers in order."""
+    """Return ``40`` for equal numbers, or ``10 to 60`` for the first and last of them."""
     return f"{numbers[0]}" if numbers[0] == numbers[-1] else f"{numbers[0]} to {numbers[-1]}"
 
 
 def count_frames(model: nn.Layer, config: Config, mode: str) -> FrameCounts:
-    """Return the frames that labels of ``mode`` have to fit.
+    """Return the number of frames that labels of ``mode`` must fit.
 
-    For ``"Train"``: of the sub-models that a CTC loss trains, pooled as in training: some backbones make a fixed number
-    of frames there. For ``"Eval"``: of those that a CTC decoder reads, pooled as in evaluation. Of several the smallest
-    counts. Weights, BatchNorm statistics, generators and modes are as before afterwards.
+    For ``"Train"``: of the sub-models that a CTC loss trains, pooled as in training, where some backbones make a fixed
+    number of frames. For ``"Eval"``: of those that a CTC decoder reads, pooled as in evaluation. The smallest number
+    counts. Weights, BatchNorm statistics, generators and modes do not change.
 
     Args:
         model: with any weights, not wrapped.
@@ -119,10 +117,10 @@ def count_frames(model: nn.Layer, config: Config, mode: str) -> FrameCounts:
         mode: ``"Train"`` or ``"Eval"``.
 
     Returns:
-        Counts without sizes if nothing has to fit, or the config does not give the size of the images.
+        Counts without sizes if there is no such sub-model, or the config does not define the size of the images.
 
     Raises:
-        ModelError: the network cannot take images of a size that the config gives.
+        ModelError: the network cannot take images of a size in the config.
     """
     prepared = read_preprocessing(config, mode)
     training = mode == "Train"
@@ -135,15 +133,15 @@ def count_frames(model: nn.Layer, config: Config, mode: str) -> FrameCounts:
     complete = prepared.all_sizes
     for size in prepared.sizes:
         try:
-            found = [_frames(network, size, training) for network in networks]
+            frames = [_frames(network, size, training) for network in networks]
         except Exception as error:
             where = f"{config.where(prepared.path)}: {dotted(prepared.path)}"
             raise ModelError(
                 f"{where}: the network cannot take images of {list(size)}: {error_text(error)}",
                 code="bad_image_size",
             ) from error
-        known = [count for count in found if count is not None]
-        complete = complete and len(known) == len(found)
+        known = [count for count in frames if count is not None]
+        complete = complete and len(known) == len(frames)
         if known:
             counts[size[1:]] = min(known)
     by_ratio = training and config.at("Train.dataset.ds_width", None) is True
@@ -153,26 +151,25 @@ def count_frames(model: nn.Layer, config: Config, mode: str) -> FrameCounts:
 
 def _train_frames(model: nn.Layer) -> dict[str, int | str]:
     """Return ``train_frames`` of each backbone that has it, by config path."""
-    networks = model.models if isinstance(model, DistillationModel) else {None: model}
-    backbones = [(name, getattr(network, "backbone", None)) for name, network in networks.items()]
-    found = {_key_of(name): getattr(backbone, "train_frames", None) for name, backbone in backbones}
-    return {key: value for key, value in found.items() if value is not None}
+    backbones = {name: getattr(network, "backbone", None) for name, network in networks_of(model).items()}
+    values = {_key_of(name): getattr(backbone, "train_frames", None) for name, backbone in backbones.items()}
+    return {key: value for key, value in values.items() if value is not None}
 
 
 def _key_of(name: str | None) -> str:
-    """Return the config path of ``train_frames`` of a sub-model; None: of the model."""
+    """Return the config path of ``train_frames`` of a sub-model, or (for None) of a single model."""
     return f"Architecture.{f'Models.{name}.' if name else ''}Backbone.train_frames"
 
 
 def is_ctc_loss(loss: Callable[..., Any]) -> bool:
-    """Return whether ``loss`` is our CTC loss, of one model or of sub-models, or derived from it."""
+    """Return True if ``loss`` is a class of our CTC losses (of one model or of sub-models), or a subclass."""
     return isinstance(loss, type) and issubclass(loss, CTCLoss | DistillationCTCLoss)
 
 
 def trained_with_ctc(config: Config) -> tuple[str | None, ...]:
-    """Return the sub-models that a CTC loss trains, ``(None,)`` for a model without sub-models, ``()`` for none.
+    """Return the sub-models that a CTC loss trains; ``(None,)`` for a model without sub-models, ``()`` for none.
 
-    A loss that is not ours may read anything: the sub-models that a CTC decoder reads are taken then.
+    A loss of another package may read anything, so the sub-models that a CTC decoder reads are added for it.
     """
     models = config.at("Architecture.Models", None)
     names: list[str | None] = []
@@ -194,10 +191,10 @@ def _read_as_ctc(config: Config) -> tuple[str | None, ...]:
 
 
 def _frames(network: nn.Layer, size: Size, training: bool) -> int | None:
-    """Return T of a network for an image [C, H, W], in training or in evaluation; None if it is not known."""
+    """Return T of a network for an image [C, H, W], in training or in evaluation; None if it is unknown."""
     with left_as_it_was(network), paddle.no_grad():
         for layer in network.sublayers(include_self=True):
-            layer.training = training  # not train(), which also switches Paddle's tracer
+            layer.training = training  # train() would also switch Paddle's tracer
         images = paddle.zeros([1, *size])
         request = replace(_CTC_LOGITS, for_training=training)
         output = network(images, None, request) if isinstance(network, BaseModel) else network(images)
@@ -206,7 +203,7 @@ def _frames(network: nn.Layer, size: Size, training: bool) -> int | None:
 
 @contextmanager
 def left_as_it_was(network: nn.Layer) -> Iterator[None]:
-    """Put modes, BatchNorm statistics and generators back, whatever happens inside."""
+    """Restore modes, BatchNorm statistics and generators at the end of this context, also after an error."""
     modes = [(layer, layer.training) for layer in network.sublayers(include_self=True)]
     statistics = [(t, t.clone()) for t in network.state_dict().values() if t.stop_gradient]
     generator = paddle.get_rng_state()
@@ -222,7 +219,7 @@ def left_as_it_was(network: nn.Layer) -> Iterator[None]:
 
 
 def _length(output: Any) -> int | None:
-    """Return T of logits or probabilities [B, T, C], which may be in a dict or follow features in a tuple."""
+    """Return T of logits or probabilities [B, T, C], also in a dict or a tuple; None if there are none."""
     if isinstance(output, Mapping):
         output = next((output[key] for key in ("ctc", "head_out") if key in output), None)
         return None if output is None else _length(output)

@@ -1,7 +1,7 @@
-"""What of the networks of a run is trained: freeze what the config names, and what no loss can train.
+"""Freeze parts of the networks of a run: those that the config names, and those that no loss can train.
 
-A sub-model with ``freeze_params: true`` is frozen when it is built (:meth:`ppocr_ext.modeling.BaseModel.freeze`). Here
-go parts of the others, since a data-parallel reducer would wait for gradients that never come.
+A sub-model with ``freeze_params: true`` is frozen when it is built (:meth:`ppocr_ext.modeling.BaseModel.freeze`). A
+parameter that never gets a gradient must be frozen, since a data-parallel reducer would wait for its gradient.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from ppocr_ext.run.frame_counts import left_as_it_was
 from ppocr_ext.run.host_config import decoder_models
 
 _BRANCH_OF = {"ctc": "ctc", "neck": "ctc", "gtc": "gtc", "sar": "sar"}
-_BEHIND_GUIDE = {"ctc", "neck", "features"}  # outputs whose gradient `use_guide` keeps from the backbone
+_BEHIND_GUIDE = {"ctc", "neck", "features"}  # with `use_guide`, their gradient does not reach the backbone
 
-# Layers that behave differently in train mode. They are switched one by one: a container decides which outputs the
-# network returns, and how many frames. Our own layers with dropout inside have an attribute `has_dropout`.
+# Layers that behave differently in train mode. Only these are switched to eval mode, since the mode of a container
+# decides about outputs and number of frames. Our own layers with dropout have an attribute `has_dropout`.
 _SWITCHED = (
     nn.BatchNorm,
     nn.BatchNorm1D,
@@ -55,12 +55,12 @@ def unsaved_models(model: nn.Layer, config: Config) -> frozenset[str]:
 
 
 def choose_trained(model: nn.Layer, config: Config, reads: Iterable[OutputRef] | None) -> nn.Layer:
-    """Return ``model`` as it is trained: it computes and trains only what ``reads`` needs and ``Global.freeze`` leaves.
+    """Return ``model`` restricted to the outputs that are read, with all parameters frozen that must be.
 
     Args:
-        model: with BatchNorm as it is trained; not yet wrapped for several processes.
+        model: with its final BatchNorm; not yet wrapped for several processes.
         config: of the run.
-        reads: the outputs that the losses read; None: a foreign loss does not say.
+        reads: the outputs that the losses read; None if a loss of another package does not declare them.
 
     Raises:
         ConfigError: see :func:`freeze_parts`.
@@ -77,10 +77,9 @@ def _stop(parameters: Iterable[Tensor]) -> None:
 
 
 def restrict_outputs(model: nn.Layer, reads: Iterable[OutputRef] | None, config: Config) -> nn.Layer:
-    """Return a model whose sub-models compute only the branches that something reads, and features if they are read.
+    """Return a model that computes only the branches and features that are read, and freeze the other branches.
 
-    Parameters of branches that nothing reads are no longer trained (a data-parallel reducer would
-    wait for their gradients). ``reads`` None: a foreign loss does not say, everything is computed.
+    With ``reads`` None, all is computed.
     """
     if reads is None:
         return model
@@ -92,9 +91,9 @@ def restrict_outputs(model: nn.Layer, reads: Iterable[OutputRef] | None, config:
         outputs[name].add(output)
     networks = networks_of(model)
     requests = {}
-    for name, found in outputs.items():
-        branches = frozenset(_BRANCH_OF[output] for output in found & _BRANCH_OF.keys())
-        requests[name] = replace(TRAIN, branches=branches, features=True if FEATURES in found else None)
+    for name, names in outputs.items():
+        branches = frozenset(_BRANCH_OF[output] for output in names & _BRANCH_OF.keys())
+        requests[name] = replace(TRAIN, branches=branches, features=True if FEATURES in names else None)
     if isinstance(model, DistillationModel):
         model = model.using(train={str(name): request for name, request in requests.items()})
     elif isinstance(model, BaseModel):
@@ -102,14 +101,14 @@ def restrict_outputs(model: nn.Layer, reads: Iterable[OutputRef] | None, config:
     for name, network in networks.items():
         if name is None or name in requests:
             _freeze_unread(network, requests[name].branches if name in requests else frozenset())
-        elif not network.frozen:  # its parameters would never get a gradient
+        elif not network.frozen:
             LOG.warning("Loss: no loss reads the sub-model %s, so it is not trained.", name)
             _stop(network.parameters())
     return model
 
 
 def with_features(model: nn.Layer, outputs: Iterable[OutputRef]) -> nn.Layer:
-    """Return a model that also returns the features of CTC heads that are among ``outputs``."""
+    """Return a model that also returns those features of CTC heads that are among ``outputs``."""
     request = replace(TRAIN, features=True)
     names = [name for name, output in outputs if output == FEATURES]
     if isinstance(model, DistillationModel):
@@ -126,18 +125,20 @@ def _freeze_unread(model: nn.Layer, wanted: Set[str]) -> None:
 
 
 def freeze_parts(model: nn.Layer, config: Config) -> None:
-    """Freeze the parameters that ``Global.freeze`` names, and keep their BatchNorms and dropout in eval mode.
+    """Freeze the parameters in ``Global.freeze``, and keep their BatchNorms and dropout in eval mode.
 
     Raises:
-        ConfigError: a pattern matches nothing, or this kind of model cannot be frozen in part.
+        ConfigError: a pattern matches nothing, or parts of this kind of model cannot be frozen.
     """
     patterns = config.settings.freeze or ()
     if not patterns:
         return
     networks = networks_of(model).values()
     if not all(isinstance(network, BaseModel) for network in networks):
-        reason = f"Global.freeze: {type(model).__name__} has no backbone, neck and head that could be frozen."
-        raise ConfigError(reason, code="unsupported_key")
+        raise ConfigError(
+            f"Global.freeze: {type(model).__name__} has no backbone, neck and head that could be frozen.",
+            code="unsupported_key",
+        )
     names = freeze_parameters(model, patterns)
     for network in networks:
         network.hold_in_eval(layers_held_in_eval(network))
@@ -145,11 +146,11 @@ def freeze_parts(model: nn.Layer, config: Config) -> None:
 
 
 def freeze_parameters(network: nn.Layer, patterns: Sequence[str]) -> list[str]:
-    """Switch off the gradients of all parameters that a pattern matches, and return their names.
+    """Freeze all parameters that match a pattern, and return their names.
 
     Args:
-        network: its names are those of ``state_dict``.
-        patterns: shell patterns, such as ``backbone.*``; of a distillation ``Student.backbone.*``.
+        network: its parameters have the names of ``state_dict``.
+        patterns: shell patterns, such as ``backbone.*``, or ``Student.backbone.*`` in a distillation.
 
     Raises:
         ConfigError: a pattern matches nothing.
@@ -160,9 +161,9 @@ def freeze_parameters(network: nn.Layer, patterns: Sequence[str]) -> list[str]:
 
 
 def layers_held_in_eval(network: nn.Layer) -> list[nn.Layer]:
-    """Return the BatchNorm, dropout and stochastic-depth layers of which everything is frozen.
+    """Return the BatchNorm, dropout and stochastic-depth layers that are frozen.
 
-    A layer without parameters counts with those of the layer that holds it.
+    A layer without parameters is frozen if all parameters of its parent are.
     """
     parents = {
         id(child): layer for layer in network.sublayers(include_self=True) for child in layer.children()
@@ -179,13 +180,13 @@ def layers_held_in_eval(network: nn.Layer) -> list[nn.Layer]:
 
 
 def freeze_guided(model: nn.Layer, reads: Iterable[OutputRef] | None) -> None:
-    """Say what ``use_guide`` means for the backbone of each trained network, and freeze one that gets no gradient.
+    """Log what ``use_guide`` means for the backbone of each trained network, and freeze a backbone without gradient.
 
     ``use_guide`` of the necks `svtr` and `lightsvtr` detaches the features that the CTC branch reads.
 
     Args:
         model: one network, or several.
-        reads: the outputs that the losses read; None if that is not known.
+        reads: the outputs that the losses read; None if they are not known.
     """
     for name, network in networks_of(model).items():
         backbone = getattr(network, "backbone", None)
@@ -211,7 +212,7 @@ def freeze_guided(model: nn.Layer, reads: Iterable[OutputRef] | None) -> None:
 
 
 def says_what_it_reads(model: nn.Layer, reads: Any) -> bool:
-    """Return True if it is known what gets a gradient: the loss names what it reads, and the heads are ours."""
+    """Return True if it is known which parameters get a gradient: the loss declares its outputs, the heads are ours."""
     if reads is None or any(output == "backbone" for _, output in reads):
         return False
     heads = [getattr(network, "head", None) for network in networks_of(model).values()]
@@ -221,18 +222,17 @@ def says_what_it_reads(model: nn.Layer, reads: Any) -> bool:
 def freeze_untouched(
     model: nn.Layer, loss: Callable[..., Mapping[str, Any]], batch: Sequence[Any]
 ) -> list[str]:
-    """Stop training the parameters that the loss of one batch gives no gradient, in any process.
+    """Freeze the parameters that get no gradient from the loss of one batch in any process.
 
-    A data-parallel reducer waits for the gradient of every parameter. A loss that does not say what it reads
-    is therefore tried once. Statistics that the trial changes are put back.
+    This is for a loss that does not declare its outputs. Statistics that the trial changes are restored.
 
     Args:
         model: not yet wrapped; its gradients are cleared.
         loss: as the host calls it.
-        batch: one of this process's batches, as the loader gives it.
+        batch: a batch of this process's loader.
 
     Returns:
-        Names of the parameters that are no longer trained.
+        Names of these parameters.
     """
     named = [(name, p) for name, p in model.named_parameters() if not p.stop_gradient]
     with left_as_it_was(model):

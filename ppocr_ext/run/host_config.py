@@ -1,4 +1,4 @@
-"""What a run derives from its config: seed, folder and plugins, its defaults, and the plain config for PaddleOCR."""
+"""What a run derives from its config: folder, plugins, defaults, and the plain config for PaddleOCR; no Paddle."""
 
 from __future__ import annotations
 
@@ -32,24 +32,13 @@ _BATCH_RANGE = re.compile(r"\[?(\d+),(\d+)\]?")
 _PROFILER_END = 20  # default end of PaddleOCR's batch_range
 
 
-def seed_of(config: Config) -> int:
-    """Return ``Global.seed``, or PaddleOCR's default."""
-    return config.settings.seed
-
-
 def folder_of(config: Config) -> Path:
     """Return the run folder that ``Global.save_model_dir`` names."""
     return Path(config.settings.save_model_dir)
 
 
-def cache_folder(config: Config) -> Path | None:
-    """Return the folder of the teacher cache that ``Train.teacher_cache`` names, if any."""
-    given = config.at("Train.teacher_cache", default=None)
-    return None if given is None else Path(given)
-
-
 def decoder_models(config: Config) -> tuple[str, ...] | None:
-    """Return the names of the sub-models that the decoder reads; None for a model without sub-models."""
+    """Return the sub-models whose outputs are decoded; None for a model without sub-models."""
     if config.at("Architecture.Models", default=None) is None:
         return None
     names = config.at("PostProcess.model_name", default=None) or ("Student",)
@@ -57,28 +46,28 @@ def decoder_models(config: Config) -> tuple[str, ...] | None:
 
 
 def plugin_names(config: Config) -> tuple[str, ...]:
-    """Return the modules that ``Global.plugins`` lists; none where it is not a list, which the config check reports."""
+    """Return the modules in ``Global.plugins``; none if it is not a list, which the config check reports."""
     listed = config.settings.plugins
     return tuple(map(str, listed)) if isinstance(listed, tuple) else ()
 
 
 def import_plugins(config: Config, say: Callable[[str], None] = LOG.info) -> None:
-    """Import ``Global.plugins``, modules that register their own components.
+    """Import the modules in ``Global.plugins``, which register their own components.
 
     Args:
         config: the configuration.
-        say: takes a line for each module, with its file.
+        say: called with a line for each module.
 
     Raises:
-        ConfigError: a module cannot be found or fails.
+        ConfigError: a module cannot be found, or fails.
     """
     names = plugin_names(config)
     if names and str(Path.cwd()) not in sys.path:
-        sys.path.append(str(Path.cwd()))  # as with `python -c`; a console script does not have it
+        sys.path.append(str(Path.cwd()))  # `python -c` has it too, a console script does not
     for name in names:
         try:
             module = importlib.import_module(name)
-        except Exception as fault:  # whatever a user's module raises
+        except Exception as fault:  # a user's module may raise anything
             raise ConfigError(
                 f"Global.plugins: {name!r} cannot be imported ({type(fault).__name__}: {fault}). Give a module name "
                 f"that `python -c 'import {name}'` accepts in the folder you start in, or set PYTHONPATH.",
@@ -88,9 +77,9 @@ def import_plugins(config: Config, say: Callable[[str], None] = LOG.info) -> Non
 
 
 def complete(config: Config, charset: Charset) -> Config:
-    """Fill in what the host's loop insists on and PaddleOCR's train.py takes for granted.
+    """Fill in the keys that the host's loop needs.
 
-    The loader of ``Eval`` gives every line, in the data's order, whatever the config says.
+    The loader of ``Eval`` always reads every sample, in the order of the data.
     """
     missing = {
         path: value for path, value in FILLED_DEFAULTS.items() if config.at(path, default=None) is None
@@ -116,21 +105,19 @@ def host_config(
     Args:
         config: resolved.
         distributed: True for several processes.
-        label_files: by ``"Train"`` or ``"Eval"``, the files to read in place of those of the config.
-        eval_steps: first evaluation and steps between two, as :func:`evaluation_steps` returns them.
+        label_files: for ``"Train"`` or ``"Eval"``, the files to read instead of those of the config.
+        eval_steps: result of :func:`evaluation_steps`.
     """
     plain = config.thaw()
-    plain.pop("computed", None)  # a list of this package's, no section of PaddleOCR's
+    plain.pop("computed", None)  # a list of this package
     plain["Global"]["distributed"] = distributed
-    plain.setdefault("profiler_options", None)  # the host's own script sets it
+    plain.setdefault("profiler_options", None)  # as the host's own script does
     for mode in ("Train", "Eval"):
         section = plain.get(mode) or {}
-        if not section.get("sampler"):  # `sampler: null` of an overlay: the host would look for its name
+        if not section.get("sampler"):  # the host fails on `sampler: null`
             section.pop("sampler", None)
         dataset = section.get("dataset") or {}
-        if (
-            dataset.get("name") == "LMDBDataSet"
-        ):  # it draws no share of the data, but shuffles anew for this key
+        if dataset.get("name") == "LMDBDataSet":  # this key only makes it shuffle anew
             dataset.pop("ratio_list", None)
         if plain["Global"].get("unknown_char") == "map":
             transforms = dataset.get("transforms") or []
@@ -139,20 +126,17 @@ def host_config(
         if label_files and mode in label_files:
             dataset["label_file_list"] = [str(path) for path in label_files[mode]]
     if eval_steps is not None:
-        plain["Global"].pop("eval_batch_epoch", None)  # not every host knows it
+        plain["Global"].pop("eval_batch_epoch", None)  # some hosts do not know it
         plain["Global"]["eval_batch_step"] = list(eval_steps)
     return plain
 
 
 def evaluation_steps(config: Config, steps_per_epoch: int) -> tuple[int, int]:
-    """Return (steps before the first evaluation, steps between two); the loop evaluates the last step in any case.
+    """Return (steps before the first evaluation, steps between two); the last step is evaluated in any case.
 
     Args:
         config: resolved; ``eval_batch_epoch`` takes precedence over ``eval_batch_step``.
         steps_per_epoch: batches of an epoch.
-
-    Raises:
-        ConfigError: ``eval_batch_step`` is neither a number of steps nor [first, every].
     """
     total = config.settings.epoch_num * steps_per_epoch
     epochs = config.settings.eval_batch_epoch
@@ -161,7 +145,7 @@ def evaluation_steps(config: Config, steps_per_epoch: int) -> tuple[int, int]:
     start, every = steps if isinstance(steps, list | tuple) else (0, steps)
     if start + every > total:
         LOG.warning(
-            "Global.%s: the first evaluation is due at step %d, but the run has %d steps; it is set to step %d.",
+            "Global.%s: the first evaluation would be at step %d, but the run has %d steps; it will be at step %d.",
             key,
             start + every,
             total,
@@ -171,15 +155,14 @@ def evaluation_steps(config: Config, steps_per_epoch: int) -> tuple[int, int]:
 
 
 def check_profiler(config: Config, total_steps: int) -> None:
-    """Refuse ``profiler_options`` (``-p``) that PaddleOCR would fail on in the first step, or ignore.
+    """Check ``profiler_options`` (``-p``): PaddleOCR would ignore them or fail in the first step.
 
     Raises:
-        ConfigError: the options are not ``key=value;…``, a key is unknown, or the range is none.
+        ConfigError: the options are not ``key=value;…``, a key is unknown, or the range is not valid.
     """
     options = config.at("profiler_options", default=None)
     if not options:
         return
-    where = "profiler_options (-p)"
     end = _PROFILER_END
     for part in str(options).replace(" ", "").split(";"):
         key, equals, value = part.partition("=")
@@ -187,8 +170,9 @@ def check_profiler(config: Config, total_steps: int) -> None:
         bad_range = key == "batch_range" and (limits is None or int(limits[2]) <= int(limits[1]))
         if not equals or "=" in value or key not in _PROFILER_KEYS or bad_range:
             raise ConfigError(
-                f"{where}: found {part!r}, expected key=value with a key of {', '.join(_PROFILER_KEYS)}; the value of "
-                f'batch_range is [first,last]. Fix: write, for example, -p "batch_range=[10,20];timer_only=False".',
+                f"profiler_options (-p): found {part!r}, expected key=value with a key of {', '.join(_PROFILER_KEYS)}; "
+                f"the value of batch_range is [first,last]. Fix: write, for example, "
+                f'-p "batch_range=[10,20];timer_only=False".',
                 code="bad_value",
             )
         end = end if limits is None else int(limits[2])
@@ -201,7 +185,7 @@ def check_profiler(config: Config, total_steps: int) -> None:
 
 
 def settings_of(config: Config, preflight: Mapping[str, PreflightReport]) -> list[str]:
-    """Return what is compared, a line each: the labels of each section, the values of ``Loss``, the indicator.
+    """Return the settings that a resumed run should keep, one a line: labels, values of ``Loss``, main indicator.
 
     Args:
         config: of the run.
@@ -219,12 +203,12 @@ def settings_of(config: Config, preflight: Mapping[str, PreflightReport]) -> lis
 
 
 def warn_of_other_settings(checkpoint: Checkpoint, now: Sequence[str]) -> None:
-    """Warn if the run of a checkpoint had other settings; nothing is known of older checkpoints and PaddleOCR's."""
+    """Warn if the run of a checkpoint had other settings; PaddleOCR's and older checkpoints do not store them."""
     before = checkpoint.train_state().settings
     if before and set(before) != set(now):
         LOG.warning(
-            "%s: the run goes on with other settings, so that its curves and its best evaluation mix both. Before: %s. "
-            "Now: %s. Fix: if that is not meant, those of before, or a new run: -o Global.pretrained_model=%s.",
+            "%s: the run continues with other settings, so its curves and its best evaluation mix both. Before: %s. "
+            "Now: %s. Fix: restore the settings, or start a new run: -o Global.pretrained_model=%s.",
             checkpoint.prefix,
             shortened([line for line in before if line not in now], 5),
             shortened([line for line in now if line not in before], 5),

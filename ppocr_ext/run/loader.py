@@ -1,11 +1,11 @@
-"""The loader of a run: the host's dataset and sampler, read by Paddle, with what a training needs of a batch.
+"""The loader of a run: it reads the host's dataset and sampler through Paddle's ``DataLoader``.
 
-Between a file and the loss, a batch passes four objects: the host's dataset, which reports the samples that fail
+A batch passes four objects on its way from a file to the loss: the host's dataset, which reports samples that fail
 (``data/load_failures.py``); :class:`_Samples`; Paddle's ``DataLoader``; and :class:`Loader`.
 
-Paddle reads the dataset in a thread. With ``num_workers: 0`` an exception ends that thread, and the reader waits for
-ever; with worker processes the thread prints the exception and the reader gets another one. Here an exception becomes
-a value that passes through Paddle's loader like a batch, and is raised where the batches are read.
+Paddle reads the dataset in a thread. With ``num_workers: 0``, an exception ends this thread and the reader waits for
+ever. With worker processes, the thread prints the exception and the reader gets another one. So here an exception is
+passed through Paddle's loader as a value, like a batch, and raised where the batches are read.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ from ppocr_ext.registry import DATASETS
 _REQUIRED = ("batch_size_per_card", "drop_last", "shuffle", "num_workers")
 _PRIME = 1_000_003  # keeps the seeds of two epochs apart
 _PR_SET_PDEATHSIG = 1  # of Linux's prctl
-# Paddle's iterators whose thread may live: it does for up to 5 seconds after the last batch. A worker process that is
-# forked in that time has no such thread; freeing the iterator there would wait for the thread for ever.
+# Paddle's iterators whose thread may still run, up to 5 seconds after the last batch. A worker process that is forked
+# in that time has the iterator but not the thread; freeing the iterator there would wait for the thread for ever.
 _STARTED: list[Any] = []
 
 
 @dataclass(frozen=True)
 class LoaderParts:
-    """What a section of the config is read with.
+    """The parts of a loader.
 
     Attributes:
         dataset: of the host, of a plugin or of this package.
-        batch_sampler: gives the batches of an epoch, each a list of indices.
-        collate: makes a batch of samples.
-        workers: processes that load samples; 0: this one does.
-        device: where batches are put; None leaves it to Paddle.
-        shared_memory: workers send batches through it.
+        batch_sampler: yields the batches of an epoch, each a list of indices.
+        collate: makes a batch from samples.
+        workers: number of processes that load samples; 0: this process loads them.
+        device: of the batches; None: Paddle decides.
+        shared_memory: whether workers send batches through shared memory.
     """
 
     dataset: Any
@@ -84,17 +84,17 @@ def loader_parts(
     """Build dataset and sampler of ``config[mode]``, with PaddleOCR's keys and defaults.
 
     Args:
-        host: opened; samplers and collate functions are its own.
+        host: opened; it has the samplers and collate functions.
         config: plain, as ``host_config`` returns it; it may be changed.
-        mode: ``"Train"`` (batches divided over the processes) or ``"Eval"``.
+        mode: ``"Train"`` (the processes share the batches) or ``"Eval"``.
         seed: of the dataset.
-        device: where batches are put.
-        dataset_class: in place of the dataset that the config names.
+        device: of the batches.
+        dataset_class: used instead of the dataset of the config.
         logger: of the dataset; None: the host's.
 
     Raises:
-        UnknownComponentError: nobody has the dataset.
-        ConfigError: a key of the loader is missing or cannot be used.
+        UnknownComponentError: there is no such dataset.
+        ConfigError: a key of the loader is missing or not valid.
     """
     section = config[mode]
     loader = section["loader"]
@@ -104,7 +104,7 @@ def loader_parts(
     make = dataset_class or DATASETS.get(section["dataset"]["name"])
     try:
         dataset = make(config, mode, logger or host.logger, seed)
-    except AssertionError as reason:  # as PaddleOCR's datasets refuse a value
+    except AssertionError as reason:  # PaddleOCR's datasets check values by `assert`
         raise ConfigError(f"{mode}: {reason}", code="bad_value") from reason
     collate = default_collate_fn
     if loader.get("collate_fn") is not None:
@@ -142,7 +142,7 @@ def _of_host(host: Host, kind: str, name: str, path: str) -> Callable[..., Any]:
 
 
 class ShareOfBatches(DistributedBatchSampler):
-    """Paddle's sampler, with its batches, in an array of 4 bytes for each sample instead of lists."""
+    """Paddle's sampler, with the same batches; it needs an array with 4 bytes for each sample, instead of lists."""
 
     def __iter__(self) -> Iterator[list[int]]:
         """Return the batches of this process."""
@@ -163,28 +163,28 @@ class ShareOfBatches(DistributedBatchSampler):
 class Loader:
     """Read the batches of ``Train`` or ``Eval``.
 
-    ``__len__`` is a whole epoch. Each sample has random numbers of its own (``data/sample_seeds.py``), with views the
-    same ones again and again (``data/sample_views.py``).
+    ``__len__`` is the length of a whole epoch. Each sample has its own random numbers (``data/sample_seeds.py``); with
+    views, these repeat (``data/sample_views.py``).
 
-    Until :meth:`train` is called, each ``iter`` reads the same epoch, as an evaluation does. After it, each ``iter``
-    reads the next one.
+    Before :meth:`train` is called, each ``iter`` reads the same epoch, as an evaluation does. After it, each ``iter``
+    reads the next epoch.
 
     Attributes:
-        dataset: the dataset as it is without the loader.
+        dataset: the dataset.
         batch_sampler: the sampler of a whole epoch.
-        views: the batches of each view, if there are views.
+        views: the batches of each view; None without views.
 
     Args:
         parts: dataset and sampler.
         check: called with the samples of each batch, in the process that collates them; it may raise.
         seed: of the run.
-        rank: number of this process; each has other random numbers.
-        processes: that share the views.
+        rank: number of this process; each process has other random numbers.
+        processes: number of processes that share the views.
         views: of the samples; None: each epoch has other random numbers.
-        rebuild: returns the parts of another epoch, for a dataset that draws its samples anew in each.
+        rebuild: returns the parts for an epoch, for a dataset that draws its samples anew in each epoch.
 
     Raises:
-        ConfigError: there are views, and dataset or sampler cannot have them.
+        ConfigError: views are not possible with this dataset or sampler.
     """
 
     def __init__(
@@ -212,16 +212,14 @@ class Loader:
         self._use(parts)
         self.views = None if views is None else view_batches(parts, views)
         self._length = len(self.batch_sampler) if self.views is None else len(self._of_epoch(self.views, 0))
-        self._epoch = 0
-        self._skip = 0
-        self._on_boundary: Callable[[], None] | None = None
-        self._on_epoch: Callable[[], None] | None = None
+        # epoch and batches to skip of the next `iter`, and what is called before a batch and after an epoch
+        self._training: tuple[int, int, Callable[[], None], Callable[[], None]] | None = None
 
     def _use(self, parts: LoaderParts) -> None:
         self._parts = parts
         self.dataset = parts.dataset
         self.batch_sampler = parts.batch_sampler
-        self.dataset.need_reset = False  # or the host would build a loader of its own after each epoch
+        self.dataset.need_reset = False  # else the host would build its own loader after each epoch
 
     def __len__(self) -> int:
         """Return the number of batches of a whole epoch."""
@@ -235,35 +233,30 @@ class Loader:
     def train(
         self, epoch: int, skip: int, on_boundary: Callable[[], None], on_epoch: Callable[[], None]
     ) -> None:
-        """Begin a training: the order of each epoch follows from the seed and its number, also after a resume.
+        """Begin a training. The order of an epoch depends on the seed and its number only, also after a resume.
 
         Args:
-            epoch: that the next ``iter`` reads, from 1.
-            skip: batches of that epoch that were done before.
-            on_boundary: called before each batch, the boundary of a step; it may raise to stop the run.
+            epoch: the epoch that the next ``iter`` reads, from 1.
+            skip: number of batches of that epoch that were done before.
+            on_boundary: called before each batch; it may raise to stop the run.
             on_epoch: called after the last batch of an epoch.
         """
-        self._epoch = epoch
-        self._skip = skip
-        self._on_boundary = on_boundary
-        self._on_epoch = on_epoch
+        self._training = (epoch, skip, on_boundary, on_epoch)
 
     def __iter__(self) -> Iterator[Any]:
         """Read one epoch."""
-        if self._on_boundary is None or self._on_epoch is None:
-            return self.read()
-        return self._train_epoch(self._on_boundary, self._on_epoch)
-
-    def _train_epoch(self, on_boundary: Callable[[], None], on_epoch: Callable[[], None]) -> Iterator[Any]:
-        epoch = self._epoch
-        skip = self._skip
-        self._epoch = epoch + 1
-        self._skip = 0
+        if self._training is None:
+            yield from self.read()
+            return
+        epoch, skip, on_boundary, on_epoch = self._training
+        self._training = (epoch + 1, 0, on_boundary, on_epoch)
         if self._rebuild is not None and epoch > 1:
-            with generators_seeded(self._seed, epoch):  # PaddleOCR's MultiScaleSampler draws when it is built
+            with generators_seeded(
+                self._seed, epoch
+            ):  # PaddleOCR's MultiScaleSampler draws in its constructor
                 self._use(self._rebuild(epoch))
         for batch in self.read(epoch, skip):
-            # not after the last batch of an epoch: the host then saves the checkpoints of the epoch's end
+            # not after the last batch of an epoch, where the host saves the checkpoints of the epoch
             on_boundary()
             yield batch
         on_epoch()
@@ -272,11 +265,11 @@ class Loader:
         """Read the batches of one epoch.
 
         Args:
-            epoch: another one has other random numbers.
-            skip: batches to leave out, which were read before.
+            epoch: its number; each epoch has other random numbers.
+            skip: number of batches to leave out at the beginning.
 
         Raises (while it is read):
-            Exception: what dataset, sampler, check or collate function raised.
+            Exception: raised by dataset, sampler, check or collate function.
             RuntimeError: a worker process has ended.
         """
         if epoch:
@@ -286,17 +279,17 @@ class Loader:
         return self._start(SeededBatches(self.batch_sampler, (self._seed, epoch, self._rank), skip))
 
     def of_view(self, view: int) -> list[Batch]:
-        """Return all samples of a view in batches, each once, always in this order."""
+        """Return the batches of a view, with each sample once, always in the same order."""
         assert self.views is not None
         return self.views.of_view(view)
 
     def read_view(self, view: int, batches: list[Batch], skip: int = 0) -> Iterator[Any]:
-        """Read ``batches`` as a view shows them, without the first ``skip``; raises what :meth:`read` raises."""
+        """Read ``batches`` of a view without the first ``skip``; raises what :meth:`read` raises."""
         assert self.views is not None
         seed_of = self.views.views.sample_seed
         dataset = self.dataset
         if hasattr(dataset, "set_epoch"):
-            dataset.set_epoch(view)  # of drawn images
+            dataset.set_epoch(view)  # a dataset that draws images
         return self._start(
             SeededBatches(batches, lambda index: seed_of(sample_key(dataset, index), view), skip)
         )
@@ -307,7 +300,7 @@ class Loader:
             if hasattr(part, "set_epoch"):
                 part.set_epoch(epoch)
         if hasattr(sampler, "batchs_in_one_epoch_id"):
-            # PaddleOCR's MultiScaleSampler shuffles the order of the epoch before, which a resumed run does not have
+            # PaddleOCR's MultiScaleSampler shuffles the order of the previous epoch, which a resumed run lacks
             sampler.batchs_in_one_epoch_id = list(range(len(sampler.batchs_in_one_epoch_id)))
             sampler.seed = self._seed * _PRIME + epoch
 
@@ -327,17 +320,17 @@ class Loader:
             use_shared_memory=parts.shared_memory,
             worker_init_fn=leave_signals_to_the_run,
         )
-        with generators_kept():  # Paddle draws a seed for its worker processes
-            started = iter(reader)  # Paddle starts to read here
+        with generators_kept():  # Paddle starts to read here, and draws a seed for its worker processes
+            started = iter(reader)
         _STARTED.append(started)
         return _raise_failures(started)
 
 
 def view_batches(parts: LoaderParts, views: Views) -> ViewBatches:
-    """Return the batches of the views, of the sizes that the sampler gives.
+    """Return the batches of the views, with the batch sizes of the sampler.
 
     Raises:
-        ConfigError: the sampler is of a kind that is not known here.
+        ConfigError: this kind of sampler is not supported.
     """
     dataset = parts.dataset
     sampler = parts.batch_sampler
@@ -345,7 +338,7 @@ def view_batches(parts: LoaderParts, views: Views) -> ViewBatches:
     def key(place: int) -> bytes:
         return sample_key(dataset, place)
 
-    scales = getattr(sampler, "img_batch_pairs", None)  # of PaddleOCR's MultiScaleSampler
+    scales = getattr(sampler, "img_batch_pairs", None)  # only PaddleOCR's MultiScaleSampler has it
     if scales is not None:
         ratios = sampler.wh_ratio[sampler.wh_ratio_sort] if sampler.ds_width else None
         return ViewBatches(views, groups_of_scales(scales, ratios, len(dataset), sampler.max_w), key)
@@ -370,23 +363,23 @@ def _raise_failures(batches: Any) -> Iterator[Any]:
                 raise batch[-1].error from batch[-1].cause
             yield batch
     except Exception as error:
-        if "Blocking queue is killed" in str(error):  # Paddle has no type of its own for it
+        if "Blocking queue is killed" in str(error):  # Paddle has no exception type for it
             raise RuntimeError(WORKER_ENDED) from error
         raise
     finally:
         batches._try_shutdown_all()
-        del batches, batch  # or the traceback of the exception would keep them
+        del batches, batch  # else the traceback of the exception would keep them in memory
 
 
 @dataclass(frozen=True)
 class _Failure:
-    """An exception on its way through Paddle's loader; ``cause`` has the traceback of a worker process."""
+    """An exception that passes through Paddle's loader; ``cause`` has the traceback of a worker process."""
 
     error: Exception
     cause: Exception | None = None
 
     def to_send(self) -> _Failure:
-        """Return a failure that a worker process can send."""
+        """Return a failure that can be sent to another process."""
         trace = RuntimeError("".join(traceback.format_exception(self.error)))
         try:
             pickle.loads(pickle.dumps(self.error))
@@ -396,12 +389,12 @@ class _Failure:
 
 
 class SeededIndex(NamedTuple):
-    """An index as a batch sampler gives it, and what the random numbers of its sample come from.
+    """An index of a batch sampler with the seed of its sample.
 
     Attributes:
-        index: of a dataset; of a multi-scale one (width, height, number, ratio).
-        seed: (seed of the run, epoch, rank, position in the epoch's samples of this process); with views
-            (``data/sample_views.py``) of another length.
+        index: of the dataset; (width, height, number, ratio) of a multi-scale dataset.
+        seed: (seed of the run, epoch, rank, position among this process's samples of the epoch); views have seeds of
+            another length (``data/sample_views.py``).
     """
 
     index: Any
@@ -409,15 +402,15 @@ class SeededIndex(NamedTuple):
 
 
 class SeededBatches:
-    """The batches of one epoch, without those that a run has done before it resumed.
+    """The batches of one epoch, without those that a resumed run has done before.
 
-    They are asked for one by one, while Paddle loads samples. What the sampler draws for them depends only on the seed
-    and the epoch: it is the same in all processes.
+    Paddle asks for them one by one while it loads samples. The random numbers of the sampler depend on the seed of the
+    run and the epoch only, so they are the same in all processes.
 
     Args:
-        sampler: gives the batches of the whole epoch, each a list of indices.
-        seed: (seed of the run, epoch, rank); or a function that returns the whole seed of an index.
-        skip: batches to leave out.
+        sampler: yields the batches of the whole epoch, each a list of indices.
+        seed: (seed of the run, epoch, rank); or a function that returns the seed of an index.
+        skip: number of batches to leave out.
     """
 
     def __init__(
@@ -437,25 +430,27 @@ class SeededBatches:
                 batches = enumerate(self._sampler)
                 state = generators_state()
             while True:
-                with generators_kept():  # what Paddle's thread loads meanwhile does not disturb the sampler
+                with generators_kept():  # Paddle's thread draws numbers too while it loads samples
                     set_generators(state)
                     number, batch = next(batches, (0, None))
                     state = generators_state()
                 if batch is None:
                     return
                 if number >= self._skip:
-                    yield [self._seeded(index, place) for place, index in enumerate(batch, position)]
+                    yield [
+                        SeededIndex(
+                            index, self._seed(index) if callable(self._seed) else (*self._seed, place)
+                        )
+                        for place, index in enumerate(batch, position)
+                    ]
                 position += len(batch)
-        except Exception as error:  # raised in Paddle's thread, it would be lost
+        except Exception as error:  # an exception in Paddle's thread would be lost
             yield [_Failure(error).to_send()]
-
-    def _seeded(self, index: Any, place: int) -> SeededIndex:
-        return SeededIndex(index, self._seed(index) if callable(self._seed) else (*self._seed, place))
 
 
 @dataclass(frozen=True)
 class _Samples:
-    """Load each sample with its own random numbers, check and collate them; return an exception as a value."""
+    """Load samples with their own random numbers, check and collate them; return exceptions as values."""
 
     dataset: Any
     collate: Callable[[Any], Any]
@@ -465,7 +460,7 @@ class _Samples:
         return len(self.dataset)
 
     def __getitem__(self, item: SeededIndex | _Failure) -> Any:
-        if isinstance(item, _Failure):  # of the sampler
+        if isinstance(item, _Failure):  # an exception of the sampler
             return item
         try:
             with generators_seeded(*item.seed):
@@ -474,7 +469,7 @@ class _Samples:
             return _Failure(error)
 
     def collated(self, samples: Any) -> Any:
-        """Return the batch of ``samples``; one whose last entry is a :class:`_Failure` stands for an exception."""
+        """Return the batch of ``samples``; after an exception, its last entry is a :class:`_Failure`."""
         failure = next((sample for sample in samples if isinstance(sample, _Failure)), None)
         if failure is None:
             try:
@@ -485,16 +480,15 @@ class _Samples:
                 failure = _Failure(error)
         if get_worker_info() is not None:
             failure = failure.to_send()
-        return [np.zeros(1), failure]  # Paddle's queue wants an array
+        return [np.zeros(1), failure]  # Paddle's queue needs an array
 
 
 def leave_signals_to_the_run(worker: int) -> None:
-    """Take a worker process out of the group of the run, which ends its workers itself.
+    """Put a worker process into its own process group, so that Ctrl-C and a scheduler's SIGTERM reach the run only.
 
-    Otherwise Ctrl-C and a scheduler's SIGTERM would reach the workers too. A run that is killed outright cannot
-    end them: on Linux the system does.
+    The run ends its workers itself. If the run is killed, Linux ends them.
     """
     os.setpgid(0, 0)
-    signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # or a warning printed from the background would stop it
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # else printing a warning in the background would stop it
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

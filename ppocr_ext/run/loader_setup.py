@@ -1,14 +1,18 @@
-"""The data of a run: checked once per machine, then PaddleOCR's datasets and samplers over the usable samples."""
+"""The data of a run: check it once on each machine, and build PaddleOCR's datasets and samplers on usable samples.
+
+The host's datasets then skip unusable samples, and name a sample that fails when it is loaded.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from paddle import nn
 
 import ppocr_ext.synth.synthetic_dataset  # noqa: F401 - registers its datasets
@@ -18,18 +22,18 @@ from ppocr_ext.check.sub_models import loss_parts
 from ppocr_ext.config import Config, plain_copy
 from ppocr_ext.data.batch_check import BatchLabelCheck, FramesOfSize
 from ppocr_ext.data.batches import MULTI_HEAD, SINGLE_HEAD, BatchLayout, kept_keys
-from ppocr_ext.data.load_failures import LoadFailures
+from ppocr_ext.data.label_file import parse_line, read_raw_lines
+from ppocr_ext.data.lmdb_sets import open_sets
+from ppocr_ext.data.load_failures import LoadFailures, report_failures
 from ppocr_ext.data.preflight_report import FileReport, PreflightReport
-from ppocr_ext.data.sample_seeds import Views, warn_of_other_views
+from ppocr_ext.data.sample_seeds import Views, generators_kept, warn_of_other_views
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import require_no_link, scratch_folder
 from ppocr_ext.messages import LOG
 from ppocr_ext.registry import DATASETS
 from ppocr_ext.run.context import RunContext
-from ppocr_ext.run.datasets import (
-    label_file_dataset_class,
+from ppocr_ext.run.data_check import (
     label_files_of,
-    lmdb_dataset_class,
     run_preflight,
     sample_rules,
     second_label_kind,
@@ -47,10 +51,10 @@ class RunData:
 
     Attributes:
         loaders: of ``"Train"`` if the run trains, and of ``"Eval"`` in a process that evaluates.
-        preflight: the check of the data, by ``"Train"`` / ``"Eval"``; nothing for datasets that are not checked.
-        load_failures: the samples that fail when they are loaded, likewise.
-        label_files: as the config names them.
-        usable_files: the label files that the host reads, by ``"Train"`` / ``"Eval"``.
+        preflight: the report on the data of each section whose dataset can be checked.
+        load_failures: for each of these, the samples that fail when they are loaded.
+        label_files: in the config.
+        usable_files: the label files that the host reads, by section.
     """
 
     loaders: Mapping[str, Loader]
@@ -78,18 +82,18 @@ def open_data(
 ) -> RunData:
     """Check the data and build the loaders that the role and this process need.
 
-    One process of each machine checks the data, since their files may differ. In training, process 0 alone
-    evaluates and writes into the run folder; copies of label files for the others lie in a temporary folder.
+    One process of each machine checks the data, since the files may differ. In training, only process 0 evaluates and
+    writes into the run folder; the others have copies of the label files in a temporary folder.
 
     Args:
         context: of the run.
         model: its networks.
         views: of the samples of ``Train``; None: each epoch has other random numbers.
-        checked: the check of the data, if it is done.
+        checked: reports on the data, if it has been checked.
 
     Raises:
-        ConfigError: samples of this kind have no views.
-        DataError: the data cannot be used, do not fill a batch, or differ between machines.
+        ConfigError: this dataset or sampler cannot have views.
+        DataError: the data is not usable, does not fill a batch, or differs between machines.
     """
     config = context.config
     modes = context.modes
@@ -99,7 +103,12 @@ def open_data(
         for mode in modes
     }
     preflight = _preflight(context, frames) if checked is None else dict(checked)
-    _warn(context, views, preflight)
+    evaluates = context.options.evaluates
+    if context.trains and context.is_first and evaluates and context.checkpoint is not None:
+        warn_of_other_views(context.checkpoint.train_state().views, views, context.checkpoint.prefix)
+        warn_of_other_settings(context.checkpoint, settings_of(config, preflight))
+    if evaluates and config.at("Eval", default=None) is None:
+        LOG.warning("Eval: the section is missing: no evaluation, and no best checkpoint.")
     failures = {
         mode: LoadFailures(
             mode, report.total, report.unusable_count, unusable_limit_of(config), context.name_of(mode)
@@ -112,8 +121,14 @@ def open_data(
     check = label_check(config, context.charset, trained, trained.fixed_by) if context.trains else None
     plain = host_config(config, distributed=context.team.size > 1, label_files=usable_files)
     loaders = {mode: _loader(context, plain, classes, check, views, mode) for mode in modes}
-    for mode, loader in loaders.items():
-        _require_batch(config, mode, loader)
+    for mode in (mode for mode, loader in loaders.items() if not len(loader)):
+        count = len(loaders[mode].dataset)
+        size = config.at(f"{mode}.loader.batch_size_per_card", default=None)
+        raise DataError(
+            f"{mode}: {count} usable sample{'s' if count != 1 else ''} do not fill one batch of {size} and drop_last "
+            f"is true. Fix: -o {mode}.loader.drop_last=false, or a smaller {mode}.loader.batch_size_per_card.",
+            code="no_batch",
+        )
     if check is not None and "Train" in loaders:
         check.set_epoch_size(len(loaders["Train"].dataset))
     return RunData(
@@ -123,20 +138,6 @@ def open_data(
         label_files=tuple(path for mode in modes for path in label_files_of(config, mode)),
         usable_files=usable_files,
     )
-
-
-def _warn(context: RunContext, views: Views | None, preflight: Mapping[str, PreflightReport]) -> None:
-    """Say that a resumed run has other views or settings, and that a run has no evaluation."""
-    evaluates = context.options.evaluates
-    if _writes(context) and evaluates and context.checkpoint is not None:
-        warn_of_other_views(context.checkpoint.train_state().views, views, context.checkpoint.prefix)
-        warn_of_other_settings(context.checkpoint, settings_of(context.config, preflight))
-    if evaluates and context.config.at("Eval", default=None) is None:
-        LOG.warning("Eval: the section is missing: no evaluation, and no best checkpoint.")
-
-
-def _writes(context: RunContext) -> bool:
-    return context.trains and context.is_first
 
 
 def _loader(
@@ -166,14 +167,14 @@ def _loader(
 
 
 def _preflight(context: RunContext, frames: Mapping[str, FrameCounts]) -> dict[str, PreflightReport]:
-    """Check the data in one process of each machine; see :func:`ppocr_ext.run.datasets.run_preflight`."""
+    """Check the data in one process of each machine by :func:`ppocr_ext.run.data_check.run_preflight`."""
     reports = context.team.once_per_machine(
         "preflight",
         lambda: run_preflight(
             context.config,
             context.charset,
             frames,
-            context.folder / "preflight.json" if _writes(context) else None,
+            context.folder / "preflight.json" if context.trains and context.is_first else None,
             context.options.eval_section,
             config_warnings=context.config_warnings,
         ),
@@ -186,13 +187,13 @@ def _preflight(context: RunContext, frames: Mapping[str, FrameCounts]) -> dict[s
 
 
 def _told(report: PreflightReport) -> dict[str, Any]:
-    """Return what the processes need that have not checked the data themselves."""
+    """Return the parts of a report that the other processes of a machine need."""
     files = [(str(file.path), file.lines.hex()) for file in report.files]
     return {"data_dir": str(report.data_dir), "counts": report.counts, "files": files}
 
 
 def _heard(context: RunContext, mode: str, content: Mapping[str, Any]) -> PreflightReport:
-    """Return a report with the samples and counts of another process's check, without its examples."""
+    """Return a report from these parts; it has samples and counts, but no examples."""
     files = [FileReport(Path(path), lines=bytearray.fromhex(text)) for path, text in content["files"]]
     return PreflightReport(
         Path(content["data_dir"]),
@@ -205,10 +206,10 @@ def _heard(context: RunContext, mode: str, content: Mapping[str, Any]) -> Prefli
 
 def _usable_files(context: RunContext, preflight: Mapping[str, PreflightReport]) -> dict[str, list[Path]]:
     """Write label files with only the usable samples, once on each machine; return them by section."""
-    folder = context.folder if _writes(context) else scratch_folder()
+    folder = context.folder if context.trains and context.is_first else scratch_folder()
     files = {}
     for mode, report in preflight.items():
-        if not _is_lmdb(context.config, mode):
+        if context.config.at(f"{mode}.dataset.name") not in OF_LMDB:
             write = partial(report.write_usable, require_no_link(folder / f"usable_{mode.lower()}"))
             files[mode] = context.team.once_per_machine(
                 f"copies {mode}",
@@ -219,15 +220,12 @@ def _usable_files(context: RunContext, preflight: Mapping[str, PreflightReport])
     return files
 
 
-def _is_lmdb(config: Config, mode: str) -> bool:
-    return config.at(f"{mode}.dataset.name") in OF_LMDB
-
-
 def _dataset_class(context: RunContext, mode: str, report: PreflightReport, failures: LoadFailures) -> type:
-    """Return the host's dataset, which reads only the usable samples and tells ``failures`` those that fail."""
+    """Return the host's dataset, which reads only the usable samples and adds those that fail to ``failures``."""
     config = context.config
-    base = DATASETS.get(str(config.at(f"{mode}.dataset.name")))
-    if not _is_lmdb(config, mode):
+    name = str(config.at(f"{mode}.dataset.name"))
+    base = DATASETS.get(name)
+    if name not in OF_LMDB:
         return label_file_dataset_class(base, failures, label_files_of(config, mode), report.delimiter)
     if config.at(f"{mode}.dataset.ratio_list", default=None) is not None:
         LOG.warning("%s.dataset.ratio_list has no effect: LMDBDataSet reads all samples.", mode)
@@ -237,13 +235,13 @@ def _dataset_class(context: RunContext, mode: str, report: PreflightReport, fail
 def label_check(
     config: Config, charset: Charset, frames: FramesOfSize | None, fixed_by: Sequence[str] = ()
 ) -> BatchLabelCheck | None:
-    """Return the check of the samples of ``Train``; None if nothing trains with CTC, or labels are not kept.
+    """Return the check of the batches of ``Train``; None if nothing trains with CTC, or labels are not kept.
 
     Args:
         config: the configuration.
         charset: its dictionary.
-        frames: T for an image size (height, width); None if it is not known.
-        fixed_by: config paths of ``train_frames`` that give it at any width.
+        frames: T for an image size (height, width); None if it is unknown.
+        fixed_by: config paths of ``train_frames`` that fix T at any width.
     """
     paths = [path for loss, path in loss_parts(config) if is_ctc_loss(loss)]
     if not paths:
@@ -265,19 +263,103 @@ def _require_same_count(context: RunContext, report: PreflightReport) -> None:
     first = context.team.text_of_first("usable lines", count)
     if first != count:
         raise DataError(
-            f"Train: {count} samples are usable on this machine, {first} on that of process 0. Every machine needs "
-            f"the same label files and images: each process takes its share of the samples by their number.",
+            f"Train: {count} samples are usable on this machine, but {first} on that of process 0. Fix: put the same "
+            f"label files and images on every machine; each process takes its share of the samples by their number.",
             code="data_differs",
         )
 
 
-def _require_batch(config: Config, mode: str, loader: Loader) -> None:
-    if len(loader):
-        return
-    count = len(loader.dataset)
-    size = config.at(f"{mode}.loader.batch_size_per_card", default=None)
-    raise DataError(
-        f"{mode}: {count} usable sample{'s' if count != 1 else ''} do not fill one batch of {size} and drop_last is "
-        f"true. Fix: -o {mode}.loader.drop_last=false, or a smaller {mode}.loader.batch_size_per_card.",
-        code="no_batch",
+def label_file_dataset_class(
+    base: Any, failures: LoadFailures, label_files: Sequence[Path], delimiter: str
+) -> type:
+    """Return the host's dataset of label files, ``SimpleDataSet`` or ``MultiScaleDataSet``, with reports.
+
+    Args:
+        base: the host's class.
+        failures: counts the samples that fail when they are loaded.
+        label_files: in the config; they are searched for a line that fails.
+        delimiter: of the label files.
+    """
+    return report_failures(base, failures, _line_of, _line_finder(label_files, delimiter))
+
+
+def _line_of(dataset: Any, index: int) -> bytes:
+    """Return the line of the sample at ``index``; with ``ds_width`` the host sorts samples by width."""
+    by_width = getattr(dataset, "wh_ratio_sort", None) if getattr(dataset, "ds_width", False) else None
+    return bytes(dataset.data_lines[(dataset.data_idx_order_list if by_width is None else by_width)[index]])
+
+
+def _line_finder(label_files: Sequence[Path], delimiter: str) -> Callable[[bytes], str]:
+    """Return a function that finds the place of a line; it reads the files again, to save memory."""
+
+    def place(line: bytes) -> str:
+        wanted = parse_line(2, line, delimiter)  # 2: the byte order mark of a first line is already removed
+        for file in label_files:
+            for number, raw in enumerate(read_raw_lines(file), start=1):
+                if parse_line(number, raw, delimiter).content == wanted.content:
+                    return f"{file}:{number}"
+        return ", ".join(wanted.images)
+
+    return place
+
+
+def lmdb_dataset_class(
+    base: Any, failures: LoadFailures, reports: Sequence[FileReport], data_dir: str
+) -> type:
+    """Return the host's ``LMDBDataSet`` without the samples that preflight found unusable, with reports.
+
+    Samplers get the number of usable samples. An LMDB is opened once for all its readers.
+
+    Args:
+        base: the host's class.
+        failures: counts the samples that fail when they are loaded.
+        reports: of preflight, one for each LMDB.
+        data_dir: folder of the LMDBs; the keys of samples are relative to it.
+    """
+
+    class UsableSamples(base):
+        def __init__(self, config: Any, mode: str, logger: Any, seed: int | None = None) -> None:
+            with generators_kept():
+                np.random.seed(seed)  # the host shuffles here, and a resumed run needs the same order
+                super().__init__(config, mode, logger, seed)
+
+        def load_hierarchical_lmdb_dataset(self, data_dir: str) -> dict[int, dict[str, Any]]:
+            return {
+                number: {
+                    "dirpath": str(each.path),
+                    "env": each.environment,
+                    "txn": each.transaction,
+                    "num_samples": each.count,
+                }
+                for number, each in enumerate(open_sets(data_dir))
+            }
+
+        def dataset_traversal(self) -> Any:
+            # 8 bytes for each sample; PaddleOCR needs 16, and lists of numbers to build them
+            samples = [np.flatnonzero(report.usable_array()).astype(np.int32) + 1 for report in reports]
+            sets = np.repeat(np.arange(len(samples), dtype=np.int32), [len(each) for each in samples])
+            return np.stack([sets, np.concatenate(samples)], axis=1)
+
+    UsableSamples.__name__ = base.__name__
+    root = str(Path(data_dir))
+    return report_failures(
+        UsableSamples,
+        failures,
+        lambda dataset, index: sample_name(dataset, index).removeprefix(root).encode(),
+        lambda key: root + key.decode(),
     )
+
+
+def sample_name(dataset: Any, index: int) -> str:
+    """Return ``folder#12``: the sample at ``index`` of an ``LMDBDataSet``."""
+    number, sample = (int(part) for part in dataset.data_idx_order_list[index])
+    return f"{dataset.lmdb_sets[number]['dirpath']}#{sample}"
+
+
+def image_names(dataset: Any, delimiter: str) -> Iterator[str]:
+    """Yield image paths, or names of samples in LMDBs, in the order of the data; nothing for other datasets."""
+    if hasattr(dataset, "lmdb_sets"):
+        yield from (sample_name(dataset, index) for index in range(len(dataset)))
+    elif hasattr(dataset, "data_lines"):
+        for index in dataset.data_idx_order_list:
+            yield parse_line(index + 1, dataset.data_lines[index], delimiter).images[0]

@@ -1,4 +1,4 @@
-"""Where log lines go: the terminal for people, ``train.log`` for everything."""
+"""Send log lines to the terminal, and all of them to ``train.log``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DATES = "%Y/%m/%d %H:%M:%S"
 
 
 class _PrintableFormatter(logging.Formatter):
-    """Formats lines so that a terminal may show them."""
+    """Format lines so that they are safe to show on a terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the lines of a record."""
@@ -30,14 +30,14 @@ class _PrintableFormatter(logging.Formatter):
 
 
 class _LogFile(logging.FileHandler):
-    """Writes to a regular file; follows no link."""
+    """Write to a regular file, never through a link."""
 
     def _open(self) -> Any:
         return open(self.baseFilename, self.mode, encoding=self.encoding, opener=own_file)
 
 
 class ConsoleHandler(logging.Handler):
-    """Writes to standard output, or standard error, without breaking a progress bar; warnings are marked."""
+    """Write to standard output or standard error without breaking a progress bar; warnings are marked."""
 
     def __init__(self, to_stderr: bool = False) -> None:
         super().__init__()
@@ -57,14 +57,12 @@ class ConsoleHandler(logging.Handler):
             if self.on_closed is None or error.errno not in (errno.EPIPE, errno.EIO):
                 raise
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-            if (
-                error.errno == errno.EPIPE
-            ):  # EIO: a terminal was closed; a signal says if that is to end the run
+            if error.errno == errno.EPIPE:  # after EIO (terminal closed), SIGHUP decides whether the run ends
                 self.on_closed()
 
 
 def set_up_console(to_stderr: bool = False) -> None:
-    """Let our log lines reach the terminal; once a process.
+    """Show our log lines on the terminal; further calls only choose the stream.
 
     Args:
         to_stderr: write to standard error, for a command whose result goes to standard output.
@@ -72,7 +70,7 @@ def set_up_console(to_stderr: bool = False) -> None:
     LOG.setLevel(logging.DEBUG)
     LOG.propagate = False
     handlers = [handler for handler in LOG.handlers if isinstance(handler, ConsoleHandler)]
-    for handler in handlers:  # of another command in this process
+    for handler in handlers:  # another command in this process has added it
         handler.to_stderr = to_stderr
     if not handlers:
         handler = ConsoleHandler(to_stderr)
@@ -82,7 +80,7 @@ def set_up_console(to_stderr: bool = False) -> None:
 
 @contextmanager
 def console_may_close(on_closed: Callable[[], None]) -> Iterator[None]:
-    """Call ``on_closed`` inside this context if the reader of our lines (``| head``) ends, which else is an error."""
+    """Call ``on_closed`` if the reader of our output (``| head``) ends inside this context, instead of an error."""
     handlers = [each for each in LOG.handlers if isinstance(each, ConsoleHandler)]
     try:
         for handler in handlers:
@@ -94,7 +92,7 @@ def console_may_close(on_closed: Callable[[], None]) -> Iterator[None]:
 
 
 def quiet_host(host_logger: logging.Logger) -> None:
-    """Keep the host's lines off the terminal but for warnings; ``train.log`` has them all."""
+    """Show only warnings of the host on the terminal; ``train.log`` has all of its lines."""
     for handler in host_logger.handlers:
         if isinstance(handler, logging.StreamHandler) and not isinstance(handler, logging.FileHandler):
             handler.setLevel(logging.WARNING)
@@ -109,7 +107,7 @@ def set_up_logs(host_path: str | None, to_stderr: bool = False) -> None:
 
 @contextmanager
 def log_file(path: Path, *loggers: logging.Logger) -> Iterator[None]:
-    """Append what ``loggers`` say to ``path`` for as long as the context lasts."""
+    """Append the lines of ``loggers`` to ``path`` inside this context."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handler = _LogFile(path, "a", encoding="utf-8")
     handler.setFormatter(_PrintableFormatter(_FORMAT, _DATES))

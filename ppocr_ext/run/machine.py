@@ -1,4 +1,4 @@
-"""The processes that Paddle's launcher starts on one machine: their folder, and their end with it; no Paddle."""
+"""The processes that Paddle's launcher starts on one machine: their private folder and their end; no Paddle."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ _GRACE = 8  # seconds that a process has to stop after its launcher is gone
 
 
 def machine_name() -> str:
-    """Return a name for the set of processes that this one can see."""
+    """Return a name for this machine, or for the container in it: processes with the same name see each other."""
     with suppress(OSError):
         return f"{socket.gethostname()}/{Path('/proc/self/ns/pid').readlink()}"
     return socket.gethostname()
 
 
 def starter_environment() -> dict[str, str]:
-    """Return the variables with which processes know who has started the launcher, and where they hand on results."""
+    """Return environment variables that tell the processes who started the launcher and which folder they share."""
     return {_FOLDER: str(scratch_folder()), _STARTER: str(os.getpid())}
 
 
 def machine_folder() -> Path:
-    """Return the folder in which the processes of this machine hand on results; other users cannot enter it.
+    """Return the private folder in which the processes of this machine share results.
 
-    ``train --processes`` makes and names it. Under a launcher that a user has started, the name follows from that
-    process, which starts all those of this machine.
+    ``train --processes`` creates it and passes its name on. If the user has started the launcher, the name follows from
+    the number of that process, which is the parent of all processes of this machine.
 
     Raises:
-        DataError: others may enter it.
+        DataError: other users may enter the folder.
     """
     launcher = hashlib.sha256(f"{machine_name()} {os.getppid()}".encode()).hexdigest()[:16]
     return private_folder(Path(os.environ.get(_FOLDER) or f"{tempfile.gettempdir()}/ppocr_ext_{launcher}"))
@@ -48,10 +48,10 @@ def machine_folder() -> Path:
 
 @contextmanager
 def ending_with_launcher() -> Iterator[None]:
-    """Inside this context, stop as by SIGTERM if the launcher, or who has started it, is gone.
+    """Inside this context, stop as after SIGTERM if the launcher, or the command that started it, has ended.
 
-    A process that then does not stop, because it computes or waits for another one, is killed by the system. Does
-    nothing in a process that Paddle's launcher has not started.
+    If the process does not stop, because it computes or waits for another one, the system kills it. Does nothing in a
+    process that Paddle's launcher has not started.
     """
     done = threading.Event()
     watch = None
@@ -71,14 +71,14 @@ def _watch(launcher: int, done: threading.Event) -> None:
         if done.wait(_LOOK_EVERY) and not _is_gone(launcher):
             return
     if not done.is_set():
-        # needs no Python, which may be busy; the next thread that it runs may be a long way off
+        # the system kills the process then, even if Python never gets to run the handler of SIGTERM
         signal.alarm(_GRACE)
     LOG.error(
-        "the launcher of this process, or the command that started it, is gone: this process stops, and is killed if "
+        "the launcher of this process, or the command that started it, has ended: this process stops, and is killed if "
         "that takes more than %d seconds",
         _GRACE,
     )
-    if not done.is_set():  # else another process has seen it first, and all are stopping
+    if not done.is_set():  # else all processes are stopping already
         os.kill(os.getpid(), signal.SIGTERM)
 
 

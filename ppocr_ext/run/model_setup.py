@@ -1,14 +1,19 @@
-"""Load the weights of a run's model, and record official ones."""
+"""Load the weights of a run's model, record official ones, and check that frozen teachers can read ``Train``."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from paddle import nn
+import numpy as np
+from paddle import Tensor, nn
+from rapidfuzz.distance import Levenshtein
 
+from ppocr_ext.base.parts import BRANCHES
 from ppocr_ext.charset import Charset
 from ppocr_ext.check.sub_models import ALLOW_UNTRAINED, UNTRAINED, untrained
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
@@ -21,29 +26,36 @@ from ppocr_ext.config.global_keys import shown
 from ppocr_ext.errors import ConfigError, WeightsError
 from ppocr_ext.messages import LOG, did_you_mean, is_misspelling, near_match
 from ppocr_ext.modeling import DistillationModel
+from ppocr_ext.modeling.head_request import HeadRequest
+from ppocr_ext.modeling.heads import CTCHead, Transformer
 from ppocr_ext.run.context import RunContext
+from ppocr_ext.run.dry_samples import one_batch
 
+LINES = 64
+_FEWEST = 8  # different labels; with fewer, chance decides
+_SURE = 2.0  # margin above chance in standard deviations, for LINES samples; smaller for fewer samples
+_SINGLE_HEADS = {CTCHead: {"ctc"}, Transformer: {"gtc"}}
 _KEY = "Global.official_weights"
 
 Records = Mapping[str, Mapping[str, Any]]
 
 
 def require_recorded(config: Config, path: str | Path) -> None:
-    """Compare the official weights called ``path`` with the digest that the config has of them, if any.
+    """Compare the official weights ``path`` with their digest in the config, if it has one.
 
     Raises:
-        ConfigError: the record has another form.
-        WeightsError: the digest is another one, or the weights cannot be downloaded.
+        ConfigError: the record in the config is not valid.
+        WeightsError: the digests differ, or the weights cannot be downloaded.
     """
     name = str(path)
     record = _records(config).get(name)
     if record is None or not is_official(name):
         return
     file = fetch(table()[name])
-    found = digest_of(table()[name])
-    if found != record["sha256"]:
+    digest = digest_of(table()[name])
+    if digest != record["sha256"]:
         raise WeightsError(
-            f"{file}: the digest is {found}, but the run of this config loaded {name} with {record['sha256']} "
+            f"{file}: the digest is {digest}, but the run of this config loaded {name} with {record['sha256']} "
             f"({config.where(_KEY)}). Fix: put the file with that digest there, or take {_KEY} out of the config.",
             code="digest_mismatch",
         )
@@ -52,12 +64,12 @@ def require_recorded(config: Config, path: str | Path) -> None:
 def official_records(config: Config, loaded: Iterable[str], checkpoint: Path | None) -> Records:
     """Return digest, address and source of the official weights that a run uses, by name.
 
-    A resumed run keeps the records of its first start, whose weights it need not load again.
+    A resumed run keeps the records of its first start.
 
     Args:
         config: of the run.
-        loaded: names and paths that weights were loaded from.
-        checkpoint: prefix of the checkpoint that the run is resumed from, if any.
+        loaded: names and paths of the loaded weights.
+        checkpoint: prefix of the checkpoint to resume, if any.
     """
     records = {
         name: {
@@ -70,32 +82,32 @@ def official_records(config: Config, loaded: Iterable[str], checkpoint: Path | N
     }
     before = dict(_records(config))
     if checkpoint is not None and (file := checkpoint.parent / "config.yml").is_file():
-        with suppress(ConfigError):  # a file of somebody else's: it has no record
+        with suppress(ConfigError):  # the file may be somebody else's
             before |= _records(load([file]))
     kept = {name: dict(before[name]) for name in before.keys() & _named(config)}
     return dict(sorted({**kept, **records}.items()))
 
 
 def _records(config: Config) -> Records:
-    """Return what the config records.
+    """Return the official weights that the config records.
 
     Raises:
-        ConfigError: it is not a mapping of names to digests.
+        ConfigError: the value is not a mapping of names to digests.
     """
-    given = config.at(_KEY, default=None) or {}
-    if not isinstance(given, Mapping) or not all(
-        isinstance(each, Mapping) and isinstance(each.get("sha256"), str) for each in given.values()
+    records = config.at(_KEY, default=None) or {}
+    if not isinstance(records, Mapping) or not all(
+        isinstance(each, Mapping) and isinstance(each.get("sha256"), str) for each in records.values()
     ):
         raise ConfigError(
-            f"{config.where(_KEY)}: {_KEY}: found {shown(given)}, expected `sha256` by name, as a run writes it. Fix: "
-            f"remove the key.",
+            f"{config.where(_KEY)}: {_KEY}: found {shown(records)}, expected `sha256` by name, as a run writes it. "
+            f"Fix: remove the key.",
             code="bad_value",
         )
-    return given
+    return records
 
 
 def _named(config: Config) -> set[str]:
-    """Return the values of the config that name weights."""
+    """Return the names and paths of weights in the config."""
     models = config.at("Architecture.Models", default=None) or {}
     paths = ["Global.pretrained_model", *(f"Architecture.Models.{name}.pretrained" for name in models)]
     return {str(value) for value in (config.at(path, default=None) for path in paths) if value}
@@ -104,20 +116,20 @@ def _named(config: Config) -> set[str]:
 def load_model_weights(
     model: nn.Layer, context: RunContext, *, needed: tuple[str, ...] | None
 ) -> dict[str | None, str]:
-    """Fill ``model`` from the checkpoint or ``Global.pretrained_model``, and sub-models from their own files.
+    """Load weights from the checkpoint or ``Global.pretrained_model``, and sub-models from their own files.
 
     Args:
         model: the networks.
-        context: of the run; its checkpoint, if any, goes before ``pretrained_model``.
-        needed: sub-models that must have weights; others may lack them. None: all.
+        context: of the run; its checkpoint, if any, takes precedence over ``pretrained_model``.
+        needed: sub-models that must have weights; None: all.
 
     Returns:
-        The path or the official name of the weights of each sub-model that got some; the sub-model is None for a
-        model without sub-models.
+        The path or the official name of the weights of each loaded sub-model; the key is None for a model without
+        sub-models.
 
     Raises:
         WeightsError: see :func:`ppocr_ext.checkpoint.weights.load_weights`; or a frozen sub-model has no weights, or
-            they do not know all characters of the dictionary.
+            its weights lack characters of the dictionary.
         CharsetError: the dictionary of the weights cannot be read.
     """
     checkpoint = None if context.checkpoint is None else context.checkpoint.prefix
@@ -130,20 +142,24 @@ def load_model_weights(
         _load(context, model, path, part, first_prefix=f"{context.options.weights_of}.")
         return {None: str(path)}
     targets = sorted(model.model_name_list, key=lambda name: name in model.frozen)  # trained ones first
+    names = model.model_name_list if needed is None else needed
     covered: dict[str | None, str] = {}
-    # a checkpoint holds what was trained; a teacher that came with the first weights comes from there again
-    for path in dict.fromkeys((checkpoint, first)):
-        if not path or (path != checkpoint and checkpoint is not None and not _lacks(covered, model, needed)):
+    # a checkpoint has the trained sub-models only; a teacher of the first start comes from the first weights again
+    for path in [each for each in dict.fromkeys((checkpoint, first)) if each]:
+        is_second = checkpoint is not None and path != checkpoint
+        if is_second and all(name in covered or model.pretrained.get(name) for name in names):
             continue
-        found = _covered_models(model, path, targets) - covered.keys()
-        if found:
-            only = tuple(f"{name}." for name in model.model_name_list if name in found)
+        contained = _covered_models(model, path, targets) - covered.keys()
+        if contained:
+            only = tuple(f"{name}." for name in model.model_name_list if name in contained)
             match = _load(context, model, path, None, only=only, target_models=targets)
-            for name in sorted(model.frozen & found):
+            for name in sorted(model.frozen & contained):
                 _refuse_noise(match.restricted((f"{name}.",)), name, context.charset)
-        elif path == checkpoint or checkpoint is None:
-            _load(context, model, path, None, target_models=targets)  # says what does not fit
-        covered |= dict.fromkeys(found, str(path))
+        elif not is_second:
+            _load(
+                context, model, path, None, target_models=targets
+            )  # raises an error that says what does not fit
+        covered |= dict.fromkeys(contained, str(path))
     for name in model.model_name_list:
         if (
             name not in covered
@@ -157,7 +173,7 @@ def load_model_weights(
 def _load(
     context: RunContext, network: nn.Layer, path: str | Path, part: str | None, **options: Any
 ) -> WeightMatch:
-    """Load the weights at ``path`` into ``network``, whose section of the config is ``part``, if it has its own."""
+    """Load the weights at ``path`` into ``network``; ``part`` is the config section of their ``pretrained_dict``."""
     require_recorded(context.config, path)
     if not is_official(str(path)):
         LOG.info("%s", checkpoint_line(path))
@@ -174,19 +190,18 @@ def _load(
 
 
 def _dictionary_of(context: RunContext, path: str, part: str | None) -> tuple[Charset | None, bool]:
-    """Return the dictionary of the weights at ``path``, as given or of official weights, and whether it is assumed.
+    """Return the dictionary of the weights at ``path`` (None if it is unknown), and whether it is a guess.
 
-    It is None if nobody says it. It is assumed for official weights whose own dictionary is unknown: that of
-    their official config may have another class count.
+    For official weights with an unknown dictionary, the dictionary of their official config is taken as a guess.
 
     Raises:
         CharsetError: the dictionary cannot be read.
     """
     key = f"{part}.pretrained_dict"
-    given = context.config.at(key, default=None) if part else None
-    if given:
+    dictionary = context.config.at(key, default=None) if part else None
+    if dictionary:
         where = f"{context.config.where(key)}: {key}"
-        return read_old_charset(given, context.config, context.host.find_file, where), False
+        return read_old_charset(dictionary, context.config, context.host.find_file, where), False
     if context.old_charset is not None or not is_official(path):
         return context.old_charset, False
     entry = table()[path]
@@ -196,51 +211,45 @@ def _dictionary_of(context: RunContext, path: str, part: str | None) -> tuple[Ch
 
 
 def _refuse_noise(match: WeightMatch, name: str, charset: Charset) -> None:
-    """Refuse rows with initial values in the frozen sub-model ``name``.
+    """Check that the weights of the frozen sub-model ``name`` have all characters of the dictionary.
 
     Raises:
-        WeightsError: the dictionary has characters that its weights do not know.
+        WeightsError: some are missing, so their rows would keep random initial values.
     """
     rows = match.carried
     if rows is not None and rows.new:
         raise WeightsError(
             f"{match.source}: {len(rows.new):,} characters of {charset.path} are not in {rows.old.path}, the "
             f"dictionary of these weights: {rows.new_characters()}.\n"
-            f"  {name} is frozen, so their rows would stay noise.\n"
-            f"Fix: take these characters out of the dictionary, or train the teacher with this dictionary first.",
+            f"  {name} is frozen, so their rows would stay random.\n"
+            f"Fix: remove these characters from the dictionary, or train the teacher with this dictionary first.",
             code="teacher_lacks_characters",
         )
-
-
-def _lacks(covered: Container[str | None], model: DistillationModel, needed: tuple[str, ...] | None) -> bool:
-    """Return True if a sub-model that needs weights has neither weights yet nor a file of its own."""
-    names = model.model_name_list if needed is None else needed
-    return any(name not in covered and not model.pretrained.get(name) for name in names)
 
 
 def _covered_models(model: DistillationModel, path: str | Path, targets: Sequence[str]) -> set[str | None]:
     """Return the sub-models that have entries in the file at ``path``.
 
     Raises:
-        WeightsError: the file has none of a sub-model, and a prefix that misspells its name.
+        WeightsError: a sub-model has no entry, but the file has a prefix that misspells its name.
     """
     checkpoint = Checkpoint(path)
     shapes = {name: tuple(t.shape) for name, t in model.state_dict().items()}
     match = match_weights(checkpoint.weights_file(), checkpoint.weights(), shapes, target_models=targets)
     present = {*match.matched, *match.wrong_shape}
-    found: set[str | None] = {
+    contained: set[str | None] = {
         name for name in model.model_name_list if any(n.startswith(f"{name}.") for n in present)
     }
-    lacking = [name for name in model.model_name_list if name not in found]
+    lacking = [name for name in model.model_name_list if name not in contained]
     for part in sorted({name.partition(".")[0] for name in match.unexpected if "." in name}):
         if is_misspelling(part, lacking):
             meant = near_match(part, lacking)
             raise WeightsError(
-                f"{match.source}: its entries {part}.… are of no sub-model of this config.{did_you_mean(meant)}\n"
-                f"{meant} would start from noise. Fix: use one name in Architecture.Models and in the file.",
+                f"{match.source}: its entries {part}.… belong to no sub-model of this config.{did_you_mean(meant)}\n"
+                f"{meant} would start from random weights. Fix: use one name in Architecture.Models and in the file.",
                 code="misspelt_prefix",
             )
-    return found
+    return contained
 
 
 def _load_sub_model(model: DistillationModel, name: str, context: RunContext) -> bool:
@@ -258,3 +267,82 @@ def _load_sub_model(model: DistillationModel, name: str, context: RunContext) ->
             raise WeightsError(f"{part}.pretrained: {untrained(name)}", code=UNTRAINED)
         LOG.warning("%s is frozen and has no weights: it teaches noise (Global.%s).", name, ALLOW_UNTRAINED)
     return bool(path)
+
+
+def require_reading_teachers(context: RunContext, model: nn.Layer, names: Sequence[str]) -> None:
+    """Check that each frozen teacher reads samples of ``Train`` better than by chance.
+
+    It reads :data:`LINES` samples without augmentation, with CTC and NRTR. Only process 0 does this, and not in a
+    resumed run. Teachers and random generators do not change. A teacher without these branches is not checked, nor are
+    fewer than :data:`_FEWEST` different labels.
+
+    Args:
+        context: of a training.
+        model: the networks with their weights, not wrapped.
+        names: of the teachers.
+
+    Raises:
+        WeightsError: the texts of a teacher are not nearer to their labels than to the labels of other samples.
+    """
+    config = context.components
+    if not names or not context.is_first or context.checkpoint or config.settings.allow_untrained_teacher:
+        return
+    wide = config.with_values(
+        {
+            key: LINES
+            for key in ("Train.loader.batch_size_per_card", "Train.sampler.first_bs")
+            if config.at(key, None)
+        }
+    )
+    batch = one_batch(replace(context, components=wide), model, LINES)
+    for name in names if len(set(batch.texts)) >= _FEWEST else ():
+        teacher = model.models[name]
+        branches = getattr(teacher.head, "branches", _SINGLE_HEADS.get(type(teacher.head), set()))
+        scores = {
+            branch: likeness(_texts(context, teacher, batch.images, branch), batch.texts)
+            for branch in sorted({"ctc", "gtc"} & set(branches))
+        }
+        text = "; ".join(
+            f"{branch} {own:.2f}, by chance {chance:.2f}" for branch, (own, chance) in scores.items()
+        )
+        LOG.info("%s reads %d samples of Train; likeness to their labels: %s", name, batch.samples, text)
+        if scores and all(own <= chance for own, chance in scores.values()):
+            raise WeightsError(
+                f"{name} is frozen, but cannot read Train: its texts of {batch.samples} samples are not nearer to "
+                f"their labels than to others (likeness: {text}).\n  Probable causes: a dictionary in another order "
+                f"than its own, a wrong file, another image size or normalisation.\n"
+                f"Fix: correct that; to train anyway: -o Global.{ALLOW_UNTRAINED}=true.",
+                code="teacher_cannot_read",
+            )
+
+
+def _texts(context: RunContext, teacher: nn.Layer, images: Tensor, branch: str) -> list[str]:
+    """Return the texts of images [B, C, H, W], by a branch of a frozen network and the host's decoder."""
+    request = HeadRequest(frozenset({branch}), probabilities=True, decode=True, as_dict=False)
+    output = teacher(images, None, request)
+    decoder: Any = context.host.build_post_process(
+        {"name": BRANCHES[branch].decoder}, context.config.host_options()
+    )
+    decoder.reverse = False  # PaddleOCR reverses Arabic texts and their labels
+    results = decoder(output["head_out"] if isinstance(output, dict) else output)
+    return [str(result[0]) for result in results]
+
+
+def likeness(texts: Sequence[str], labels: Sequence[str]) -> tuple[float, float]:
+    """Return the mean likeness (1 - normalised edit distance) of texts to their labels, and the likeness by chance.
+
+    The latter is the mean over all shifts of the labels among the samples, plus a margin. A shifted label gets the
+    length of the label that it replaces: it is cut, or continued by the next labels. So a right length does not count.
+    """
+    count = len(texts)
+    stream = "".join(labels) * 2
+    starts = [0, *accumulate(map(len, labels))]
+    means = []
+    for shift in range(count):
+        others = [
+            stream[start : start + len(label)]
+            for start, label in zip(starts[shift:count] + starts[:shift], labels, strict=True)
+        ]
+        means.append(float(np.mean(list(map(Levenshtein.normalized_similarity, texts, others)))))
+    chance = float(np.mean(means[1:]) + _SURE * min(1.0, count / LINES) * np.std(means[1:]))
+    return means[0], min(0.5, chance)  # a greater likeness means that the texts were read

@@ -1,8 +1,9 @@
-"""Prepare a model for training: compiled (``Global.to_static``), with less memory, and in several processes."""
+"""Prepare a model for training: mixed precision, compilation, less memory, several processes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import paddle
@@ -10,16 +11,146 @@ import paddle.distributed as dist
 from paddle import Tensor, nn
 
 from ppocr_ext.config import Config
-from ppocr_ext.errors import ModelError, PPOCRExtError
+from ppocr_ext.errors import ConfigError, ModelError, PPOCRExtError
 from ppocr_ext.messages import LOG
 from ppocr_ext.modeling import BaseModel, DistillationModel, HeadRequest, networks_of
 from ppocr_ext.modeling.recompute import recompute_blocks
+
+_HALF = (paddle.float16, paddle.bfloat16)
+_CUDA_FLAGS = {  # PaddleOCR's
+    "FLAGS_cudnn_batchnorm_spatial_persistent": 1,
+    "FLAGS_gemm_use_half_precision_compute_type": 0,
+}
+
+
+@dataclass
+class Amp:
+    """Mixed precision by PaddleOCR's keys (``use_amp``, ``amp_level``, …), as the host's loop takes it.
+
+    Attributes:
+        scaler: Paddle's; None without mixed precision.
+        adapts: True if the scale of the loss adapts (``Global.use_dynamic_loss_scaling``).
+    """
+
+    scaler: Any = None
+    adapts: bool = False
+    level: str = "O2"
+    dtype: str = "float16"
+    black_list: list[str] = field(default_factory=list)
+    white_list: list[str] = field(default_factory=list)
+
+    def state(self) -> dict[str, Any]:
+        """Return the state of the scaler for a checkpoint in plain values; empty without a scaler."""
+        if self.scaler is None:
+            return {}
+        return {k: v.tolist() if hasattr(v, "tolist") else v for k, v in self.scaler.state_dict().items()}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Restore the scale of a checkpoint if it was dynamic and still is; a fixed scale comes from the config."""
+        if self.scaler is not None and self.adapts and state.get("use_dynamic_loss_scaling"):
+            self.scaler.load_state_dict(state)
+
+
+def build_amp(config: Config) -> Amp:
+    """Return the settings of ``config``; on a CPU, where Paddle has no mixed precision, warn and use no scaler.
+
+    Raises:
+        ConfigError: both lists of operators name the same one.
+    """
+    amp = Amp(
+        level=config.settings.amp_level,
+        dtype=config.settings.amp_dtype,
+        black_list=list(config.settings.amp_custom_black_list or ()),
+        white_list=list(config.settings.amp_custom_white_list or ()),
+    )
+    both = sorted(set(amp.black_list) & set(amp.white_list))
+    if both:
+        raise ConfigError(
+            f"Global.amp_custom_black_list and Global.amp_custom_white_list both name {', '.join(both)}. Leave each "
+            f"operator in one of them.",
+            code="conflicting_keys",
+        )
+    if not config.settings.use_amp:
+        return amp
+    if not works_here():
+        LOG.warning("Global.use_amp: Paddle's mixed precision does nothing on a CPU; training is in float32.")
+        return amp
+    if paddle.is_compiled_with_cuda():
+        paddle.set_flags(_CUDA_FLAGS)
+    amp.adapts = config.settings.use_dynamic_loss_scaling
+    scale = float(config.settings.scale_loss)
+    amp.scaler = paddle.amp.GradScaler(init_loss_scaling=scale, use_dynamic_loss_scaling=amp.adapts)
+    return amp
+
+
+def works_here() -> bool:
+    """Return True if Paddle has mixed precision on the device in use."""
+    return bool(paddle.get_device() != "cpu")
+
+
+def decorate(amp: Amp, model: nn.Layer, optimizer: Any) -> tuple[Any, Any]:
+    """Return model and optimizer for ``amp``: cast at level O2, with master weights; outputs are float32.
+
+    Frozen sub-models are cast too. Names of parameters do not change.
+    """
+    if amp.scaler is None:
+        return model, optimizer
+    if amp.level == "O2":
+        model, optimizer = paddle.amp.decorate(
+            models=model, optimizers=optimizer, level="O2", master_weight=True, dtype=amp.dtype
+        )
+    model.register_forward_post_hook(lambda layer, inputs, outputs: in_float32(outputs))
+    return model, optimizer
+
+
+def in_float32(outputs: Any) -> Any:
+    """Return ``outputs`` with 16-bit floats as float32, also in tuples, which PaddleOCR's loop skips.
+
+    Otherwise losses would add up in 16 bits, and decoders would read bfloat16 as integers.
+    """
+
+    def cast(value: Any) -> Any:
+        half = isinstance(value, paddle.Tensor) and value.dtype in _HALF
+        return value.astype("float32") if half else value
+
+    return paddle.utils.map_structure(cast, outputs)
+
+
+def untrained(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return copies of the values that get no master weights; call it before :func:`decorate` casts them."""
+    return {name: value.numpy().copy() for name, value in state.items() if value.stop_gradient}
+
+
+def full_precision(
+    state: Mapping[str, Any], optimizer: Any, kept: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return ``state`` in float32 for a checkpoint, with the optimizer's master weights where it has them.
+
+    PaddleOCR saves level O2 in 16 bits, and bfloat16 is then read back as integers.
+
+    Args:
+        state: of the model.
+        optimizer: with or without master weights.
+        kept: result of :func:`untrained`.
+    """
+    masters = getattr(optimizer, "_master_weights", None) or {}
+    exact = kept or {}
+    full = {}
+    for name, value in state.items():
+        if isinstance(value, paddle.Tensor) and value.dtype in _HALF:
+            if value.name in masters:
+                value = masters[value.name]
+            elif name in exact:
+                value = paddle.to_tensor(exact[name], place=paddle.CPUPlace())
+            value = value.astype("float32")
+        full[name] = value
+    return full
 
 
 def data_parallel(model: nn.Layer, config: Config) -> nn.Layer:
     """Return ``model`` with its gradients averaged over the processes; names in its ``state_dict`` do not change.
 
-    Of a DistillationModel each trained sub-model is averaged by itself; frozen ones are left alone.
+    In a DistillationModel, each trained sub-model is wrapped separately, and frozen ones are not.
     """
     unused = config.settings.find_unused_parameters
 
@@ -37,10 +168,10 @@ def data_parallel(model: nn.Layer, config: Config) -> nn.Layer:
 
 
 def recompute_activations(model: nn.Layer, config: Config) -> None:
-    """Let the blocks of all trained networks compute their activations again, if ``Global.recompute`` is true.
+    """Make the blocks of trained networks compute their activations again (``Global.recompute``), to save memory.
 
     Raises:
-        ModelError: a trained network has no block that can.
+        ModelError: a trained network has no such block.
     """
     if not config.settings.recompute:
         return
@@ -57,12 +188,12 @@ def recompute_activations(model: nn.Layer, config: Config) -> None:
 def share_batch_norm(model: nn.Layer, config: Config) -> nn.Layer:
     """Return ``model`` with BatchNorm over all processes (``Global.use_sync_bn``), except in frozen sub-models.
 
-    Names in its ``state_dict`` stay as they are. With one process, or on a device for which Paddle has no such
-    operator, the model does not change, and the log notes it.
+    Names in its ``state_dict`` do not change. With one process, or on a device for which Paddle lacks the operator, the
+    model does not change, and the log says so.
     """
+    device = paddle.get_device().partition(":")[0]
     if not config.settings.use_sync_bn:
         return model
-    device = paddle.get_device().partition(":")[0]
     if dist.get_world_size() == 1:
         LOG.info("Global.use_sync_bn: one process has nothing to share; BatchNorm is as without it.")
         return model
@@ -82,7 +213,7 @@ def share_batch_norm(model: nn.Layer, config: Config) -> nn.Layer:
 
 
 class _Twice(nn.Layer):
-    """Gives one tensor under two names, as models that return all features do, and what comes of it."""
+    """Return one tensor under two names, as models that return all features do, and a result of it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -95,17 +226,17 @@ class _Twice(nn.Layer):
 
 
 def gradients_are_right() -> bool:
-    """Return True if an output with two names gets its gradient once in a compiled network; not so in Paddle 2.6."""
+    """Return True if an output with two names gets its gradient once in a compiled network; Paddle 2.6 fails here."""
     layer = _Twice()
     paddle.jit.to_static(layer, full_graph=True)(paddle.ones([1, 2]))["scores"].sum().backward()
     return bool(paddle.allclose(layer.first.bias.grad, layer.second.weight.sum(axis=1)))
 
 
 class _CompiledForward:
-    """``forward`` of a model: compiled where it trains or teaches, as it is where it is evaluated.
+    """``forward`` of a model: compiled when it trains or teaches, unchanged when it is evaluated.
 
-    A graph is made for each shape of a batch when it is first seen. Which branches it computes is fixed
-    then: what the head is asked for must not change later.
+    A graph is compiled for each new shape of a batch. It computes the branches of the first request, so requests must
+    not change later.
     """
 
     def __init__(self, name: str, model: BaseModel) -> None:
@@ -116,7 +247,7 @@ class _CompiledForward:
         self._shapes: set[tuple[int, ...]] = set()
 
     def __call__(self, x: Any, data: Sequence[Any] | None = None, request: HeadRequest | None = None) -> Any:
-        if not self._model.training and not (request and request.for_training):  # a frozen one that teaches
+        if not self._model.training and not (request and request.for_training):  # else a teacher
             return self._dynamic(x, data, request)
         shape = tuple(x.shape)
         if shape in self._shapes:
@@ -124,10 +255,10 @@ class _CompiledForward:
         LOG.info("compiling %s for images %s", self._name, list(shape))
         try:
             output = self._static(x, data, request)
-        except PPOCRExtError as fault:  # ours, behind lines of Paddle's about transformed code
+        except PPOCRExtError as fault:  # Paddle puts lines about transformed code before our message
             full_name = f"{type(fault).__module__}.{type(fault).__name__}"
             raise type(fault)(_last_line(fault).removeprefix(f"{full_name}: "), code=fault.code) from fault
-        except Exception as fault:  # whatever Paddle's compiler makes of a part that it cannot compile
+        except Exception as fault:  # Paddle's compiler may raise anything
             if isinstance(fault, MemoryError) or "ResourceExhausted" in str(fault):
                 raise
             raise ModelError(
@@ -140,13 +271,13 @@ class _CompiledForward:
 
 
 def compile_model(model: nn.Layer, config: Config) -> nn.Layer:
-    """Return ``model``, compiled if ``Global.to_static`` is true; each sub-model is compiled by itself.
+    """Return ``model``, compiled if ``Global.to_static`` is true; each sub-model is compiled separately.
 
-    Names in its ``state_dict`` stay as they are. PaddleOCR's ``Global.d2s_train_image_shape`` is not needed.
+    Names in its ``state_dict`` do not change. PaddleOCR's ``Global.d2s_train_image_shape`` is not needed.
 
     Raises:
-        ModelError: this Paddle cannot train what it compiles, the model is neither a BaseModel nor a
-            DistillationModel, or (at the first step) cannot be compiled.
+        ModelError: this Paddle computes wrong gradients of compiled networks, the model is neither a BaseModel nor a
+            DistillationModel, or (at the first step) it cannot be compiled.
     """
     if not config.settings.to_static:
         return model
@@ -170,7 +301,7 @@ def compile_model(model: nn.Layer, config: Config) -> nn.Layer:
     if config.at("Train.dataset.ds_width", default=False):
         LOG.warning(
             "Global.to_static: with Train.dataset.ds_width images have many widths, and each shape of a batch is "
-            "compiled; that may take longer than it saves."
+            "compiled, which may take longer than it saves."
         )
     return model
 

@@ -1,4 +1,4 @@
-"""Load one trained recogniser, without its data: to read images, or to export it."""
+"""Load one trained recogniser without its data, to read images or to export it."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class TrainedRecogniser:
     """A recogniser with its weights; complete when it exists.
 
     Attributes:
-        config: of this recogniser alone, resolved, with defaults and class counts.
+        config: of this recogniser only, resolved, with defaults and class counts.
         charset: the dictionary.
-        network: a ``BaseModel`` in eval mode with all its weights; in eval mode it returns the probabilities of CTC,
-            or the characters of an NRTR decoder.
-        sub_model: its name in a config of several; None in a config of one model.
-        weights: the ``.pdparams`` file that the weights were loaded from.
-        device: as Paddle names it.
+        network: a ``BaseModel`` in eval mode with all its weights; it returns the probabilities of CTC, or the
+            characters of an NRTR decoder.
+        sub_model: its name in the config of a distillation; None in a config of one model.
+        weights: the ``.pdparams`` file of the weights.
+        device: Paddle's name of it.
     """
 
     config: Config
@@ -56,7 +56,7 @@ def load_recogniser(
 ) -> TrainedRecogniser:
     """Build the network of one recogniser and load its weights; data are neither checked nor opened.
 
-    The weights are those that ``eval`` takes: ``Global.checkpoints``, else ``Global.pretrained_model`` or
+    The weights are those of ``eval``: ``Global.checkpoints``, else ``Global.pretrained_model`` or
     ``Architecture.Models.NAME.pretrained``.
 
     Args:
@@ -64,24 +64,30 @@ def load_recogniser(
         host_path: a PaddleOCR checkout; None searches for a host.
         model: the sub-model; None: that of ``Metric.key``, or ``Student``.
         old_dictionary: dictionary of the weights, if it differs from the config's.
-        nrtr: also load a recogniser that is read by an NRTR decoder (:func:`decoded_by_nrtr`), not only by CTC.
+        nrtr: allow a recogniser whose output is decoded by NRTR (:func:`decoded_by_nrtr`), besides CTC.
 
     Raises:
         PPOCRExtError: something cannot be built, or an entry of the weights is missing; the message says what to
             change.
     """
     single, name = single_recogniser(config, model)
-    if not (nrtr and decoded_by_nrtr(config)):
-        _require_ctc(config)
+    decoder = str(config.at("PostProcess.name", default=CTC_DECODER))
+    by_nrtr = decoded_by_nrtr(config)
+    if decoder.removeprefix("Distillation") != CTC_DECODER and not (nrtr and by_nrtr):
+        raise ConfigError(
+            f"{config.where('PostProcess.name')}: PostProcess.name: {decoder} does not decode CTC (expected "
+            f"{CTC_DECODER}). Fix: read images with `ppocr-ext {'predict' if by_nrtr else 'eval'}`. Only CTC heads are "
+            f"exported, also the one of a MultiHead.",
+            code="unsupported_component",
+        )
     context = open_context(single, RunOptions("predict", host_path, old_dictionary, name or "Student"))
     network = build_network(context.components)
-    # the best checkpoint of a run that started from a part of the weights has all of them
+    # a run may start from partial weights, but its checkpoints have all weights
     whole = context.config.with_values({"Global.pretrained_partial": False})
-    loaded = load_model_weights(network, replace(context, config=whole), needed=None)
-    if not loaded:
+    if not load_model_weights(network, replace(context, config=whole), needed=None):
         raise WeightsError(
             f"The config names no weights{f' for {name}' if name else ''}. Fix: give a checkpoint, as in -o "
-            f"Global.checkpoints=output/my_run/best_accuracy, or the folder of a run in place of a config.",
+            f"Global.checkpoints=output/my_run/best_accuracy, or the folder of a run instead of a config.",
             code="missing_weights",
         )
     network.eval()
@@ -93,29 +99,28 @@ def load_recogniser(
 def recogniser_config(source: str | Path, options: Sequence[str] = ()) -> Config:
     """Return the config of a trained recogniser: of a run folder with its best checkpoint, or of a config file.
 
-    A file ``config.yml`` beside a best checkpoint stands for its run folder.
+    A file ``config.yml`` beside a best checkpoint means its run folder.
 
     Args:
         source: a run folder (``Global.save_model_dir``), or a config file.
-        options: as after ``-o``; ``Global.checkpoints=…`` or ``Global.pretrained_model=…`` takes the place of the
-            best checkpoint.
+        options: as after ``-o``; ``Global.checkpoints=…`` or ``Global.pretrained_model=…`` replaces the checkpoint.
 
     Raises:
         DataError: ``source`` is a folder without a run.
         WeightsError: the run has no best checkpoint.
         ConfigError: the config cannot be read.
     """
-    given = Path(source)
-    file = given / CONFIG_FILE if given.is_dir() else find_config(str(source))
-    if given.is_dir() and not file.is_file():
+    path = Path(source)
+    file = path / CONFIG_FILE if path.is_dir() else find_config(str(source))
+    if path.is_dir() and not file.is_file():
         raise DataError(
-            f"{given}: neither the folder of a run nor of an export (found neither {CONFIG_FILE} nor model.json). Fix: "
+            f"{path}: neither the folder of a run nor of an export (found neither {CONFIG_FILE} nor model.json). Fix: "
             f"give the folder that a run writes to (Global.save_model_dir), or one that `ppocr-ext export` wrote.",
             code="no_run",
         )
     config = load([file], options)
     best = file.parent / BEST
-    is_run = given.is_dir() or (file.name == CONFIG_FILE and Path(f"{best}.pdparams").is_file())
+    is_run = path.is_dir() or (file.name == CONFIG_FILE and Path(f"{best}.pdparams").is_file())
     if not is_run or any(
         config.at(key, default=None) and config.place(key).is_option for key in _WEIGHT_KEYS
     ):
@@ -128,28 +133,28 @@ def recogniser_config(source: str | Path, options: Sequence[str] = ()) -> Config
             else "train until an evaluation"
         )
         raise WeightsError(
-            f"{given}: this run has no {BEST}.pdparams, which is written after its first evaluation. Fix: {fix}.",
+            f"{path}: this run has no {BEST}.pdparams, which is written after its first evaluation. Fix: {fix}.",
             code="missing_file",
         )
     return config.with_values({"Global.checkpoints": str(best)})
 
 
 def check_sub_model(config: Config, name: str) -> None:
-    """Refuse a sub-model that ``config`` does not have.
+    """Check that ``config`` has the sub-model ``name``.
 
     Raises:
-        ConfigError: there is no such sub-model.
+        ConfigError: it does not.
     """
     models = config.at("Architecture.Models", default=None)
     if models is None or name not in models:
-        there = "a single model without a name" if models is None else ", ".join(models)
+        names = "a single model without a name" if models is None else ", ".join(models)
         raise ConfigError(
-            f"--model {name}: no such sub-model (this config has {there})", code="unknown_sub_model"
+            f"--model {name}: no such sub-model (this config has {names})", code="unknown_sub_model"
         )
 
 
 def single_recogniser(config: Config, name: str | None) -> tuple[Config, str | None]:
-    """Return the config of one recogniser, made of a sub-model of a distillation; a config of one model as it is.
+    """Return the config of one recogniser: of a sub-model of a distillation, or a config of one model unchanged.
 
     Args:
         config: a training config of one model, or of a distillation.
@@ -160,7 +165,7 @@ def single_recogniser(config: Config, name: str | None) -> tuple[Config, str | N
 
     Raises:
         ConfigError: there is no such sub-model.
-        WeightsError: the checkpoint cannot be read, or holds only other sub-models.
+        WeightsError: the checkpoint cannot be read, or has only other sub-models.
     """
     if name is None and config.at("Architecture.Models", default=None) is not None:
         name = str(config.at("Metric.key", default="Student"))
@@ -192,44 +197,31 @@ def decoded_by_nrtr(config: Config) -> bool:
     )
 
 
-def _require_ctc(config: Config) -> None:
-    """Refuse a recogniser whose output is not decoded by CTC."""
-    name = str(config.at("PostProcess.name", default=CTC_DECODER))
-    if name.removeprefix("Distillation") != CTC_DECODER:
-        reader = "predict" if decoded_by_nrtr(config) else "eval"
-        raise ConfigError(
-            f"{config.where('PostProcess.name')}: PostProcess.name: {name} is not read by CTC (expected "
-            f"{CTC_DECODER}). Fix: read images with `ppocr-ext {reader}`. Only CTC heads are exported, also the one "
-            f"of a MultiHead.",
-            code="unsupported_component",
-        )
-
-
 def _weights(config: Config, name: str, own: str | None) -> dict[str, Any]:
-    """Return the values that name the file with the weights of a sub-model; evaluation uses the same order.
+    """Return config values that name the weights of a sub-model, in the order of an evaluation.
 
     With a checkpoint: the checkpoint, then the sub-model's own file, then ``Global.pretrained_model``. Without one:
     ``Global.pretrained_model``, then the own file.
     """
     checkpoint, first = (config.at(key, default=None) for key in _WEIGHT_KEYS)
-    given = checkpoint or first
-    if given and _holds(config, given, name, own):
+    main = checkpoint or first
+    if main and _holds(config, main, name, own):
         return {}
     if own:
         return {"Global.pretrained_model": own, "Global.checkpoints": None}
     if checkpoint and first and _holds(config, first, name, own):
         return {"Global.checkpoints": None}
-    if given:
+    if main:
         raise WeightsError(
-            f"{given} holds no weights of {name} (a checkpoint holds a frozen teacher only with "
-            f"Global.save_teacher). Fix: give them with -o Architecture.Models.{name}.pretrained=PATH.",
+            f"{main} has no weights of {name} (a checkpoint has a frozen teacher only with Global.save_teacher). Fix: "
+            f"give them with -o Architecture.Models.{name}.pretrained=PATH.",
             code="missing_weights",
         )
     return {}
 
 
 def _holds(config: Config, path: str, name: str, own: str | None) -> bool:
-    """Return True if a file has weights for the sub-model; a file of one model is for the first trained one."""
+    """Return True if a file has weights of the sub-model; those of a single model are for the first trained one."""
     models = config.at("Architecture.Models")
     names = Checkpoint(path).models()
     if names.intersection(models):

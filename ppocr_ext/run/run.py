@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from paddle import nn
@@ -21,7 +22,7 @@ from ppocr_ext.run.compiled_models import compile_frozen
 from ppocr_ext.run.context import Role, RunContext, RunOptions, open_context, rename_section
 from ppocr_ext.run.dry_step import dry_step, same_as_before
 from ppocr_ext.run.freezing import frozen_models, unsaved_models
-from ppocr_ext.run.host_config import cache_folder, decoder_models, evaluation_steps, host_config
+from ppocr_ext.run.host_config import decoder_models, evaluation_steps, host_config
 from ppocr_ext.run.loader_setup import RunData, open_data
 from ppocr_ext.run.model_setup import load_model_weights
 from ppocr_ext.run.model_wrappers import recompute_activations
@@ -32,16 +33,16 @@ from ppocr_ext.teacher_cache.store import read_facts
 
 @dataclass(frozen=True, kw_only=True)
 class Run(RunContext, RunData, Training):
-    """What :class:`ppocr_ext.loop.adapter.HostLoop` and the tools work with; complete when it exists.
+    """Everything that :class:`ppocr_ext.loop.adapter.HostLoop` and the tools need; complete when it exists.
 
-    It has the attributes of its context, its data and, in training, what it trains with.
+    It has the attributes of its context, its data, and (in training) of :class:`Training`.
 
     Attributes:
-        host_config: the plain config that the host receives.
+        host_config: the plain config that the host gets.
         decoder: of the network's outputs, built by the host.
-        metric: that a checkpoint is the best by.
-        engines: the compiled frozen sub-models of a training, by their names.
-        teacher_cache: answers for a teacher; None: the live one does.
+        metric: decides which checkpoint is the best.
+        engines: the compiled frozen sub-models of a training, by name.
+        teacher_cache: answers in place of a teacher; None without a cache.
     """
 
     host_config: dict[str, Any]
@@ -66,11 +67,11 @@ class Run(RunContext, RunData, Training):
 
     @classmethod
     def build(cls, config: Config, role: Role, **options: Any) -> Run:
-        """Build what ``role`` (``"train"`` or ``"eval"``) needs from a config.
+        """Build everything that ``role`` (``"train"`` or ``"eval"``) needs from a config.
 
         Args:
             config: as loaded, with overlays and overrides.
-            role: what the run is for.
+            role: the purpose of the run.
             options: the other attributes of :class:`ppocr_ext.run.context.RunOptions`.
 
         Raises:
@@ -83,10 +84,10 @@ class Run(RunContext, RunData, Training):
         _run_dry_step(context, model)
         if isinstance(model, DistillationModel):
             model = model.using(evaluate=dict.fromkeys(decoder_models(context.config) or (), EVAL))
-        cache = cache_folder(context.config) if context.trains else None
+        cache = context.config.at("Train.teacher_cache", None) if context.trains else None
         answers = None
-        views = None if cache is None else read_facts(cache).views
-        # after the model, which says how many frames its CTC output has
+        views = None if cache is None else read_facts(Path(cache)).views
+        # after the model, which defines the number of frames of its CTC output
         data = open_data(context, model, views)
         config = context.config
         decoder = context.host.build_post_process(
@@ -99,10 +100,12 @@ class Run(RunContext, RunData, Training):
             samples = len(data.train_loader.dataset) * training.start.epochs // context.team.size
             engines = compile_frozen(context, training.network, samples, prepare=cache is None)
             model = training.network.using(callers=engines) if engines else training.model
-            if cache is not None:  # it calls what is compiled for a batch that it lacks
-                digests = training.frozen_digests
-                dictionary = context.charset.digest
-                answers = cached_teacher(cache, model, training.loss, config, dictionary, digests)
+            if (
+                cache is not None
+            ):  # after compilation: the cache calls the compiled teacher for missing samples
+                answers = cached_teacher(
+                    Path(cache), model, training.loss, config, context.charset.digest, training.frozen_digests
+                )
                 model = model.using(callers={answers.name: answers}) if answers else model
             training = replace(training, model=model)
         else:
@@ -126,16 +129,15 @@ class Run(RunContext, RunData, Training):
 
 
 def _run_dry_step(context: RunContext, model: nn.Layer) -> None:
-    """Report parts that do not fit, in every process on its share; only process 0 evaluates in training.
+    """Report parts of the config that do not fit, in every process; a resumed run with the same parts skips this.
 
     Raises:
         InvalidConfigError: parts do not fit.
     """
     config = context.config
     checkpoint = context.checkpoint
-    if not config.settings.dry_step:
-        return
-    if context.trains and checkpoint and same_as_before(config, context.charset, checkpoint.prefix):
+    resumes = context.trains and checkpoint and same_as_before(config, context.charset, checkpoint.prefix)
+    if resumes or not config.settings.dry_step:
         return
     issues = dry_step(
         context.components,
@@ -156,12 +158,11 @@ def _load_for_evaluation(context: RunContext, model: nn.Layer) -> None:
         WeightsError: a sub-model that is evaluated has none.
     """
     names = tuple(model.eval_requests) if isinstance(model, DistillationModel) else None
-    found = load_model_weights(model, context, needed=names)
-    lacking = [name for name in names or (None,) if name not in found]
+    loaded = load_model_weights(model, context, needed=names)
+    lacking = [name or "the model" for name in names or (None,) if name not in loaded]
     if lacking:
-        whose = ", ".join(str(name) for name in lacking if name) or "the model"
         raise WeightsError(
-            f"No weights are given for {whose}. Fix: give a checkpoint, as in -o "
+            f"No weights are given for {', '.join(lacking)}. Fix: give a checkpoint, as in -o "
             f"Global.checkpoints=output/my_run/best_accuracy (a checkpoint stores a frozen teacher only with "
             f"Global.save_teacher; its own file is Architecture.Models.NAME.pretrained).",
             code="missing_weights",
@@ -172,14 +173,14 @@ def build_network(config: Config) -> nn.Layer:
     """Build the networks.
 
     Raises:
-        ModelError: the parts do not fit together; the message starts with the place of the part.
+        ModelError: the parts do not fit together; the message begins with the place of the part.
     """
     try:
         return build_model(config.at("Architecture").thaw())
     except ModelError as error:
         path = _path_of(config, error)
         place = config.place(path)
-        where = "" if place == COMPUTED else f"{place.text}: "  # no place that a reader can go to
+        where = "" if place == COMPUTED else f"{place.text}: "
         error.args = (f"{where}{dotted(path)}: {error}",)
         raise
 

@@ -1,11 +1,10 @@
 """The processes of one run: they wait for each other without a time limit, and fail together.
 
-A collective has a time limit: gloo, on CPUs, gives up after 30 seconds, so waiting in one while process 0 evaluates
-would end the run. Here the processes wait for counters in the store through which Paddle's processes found each
-other, and check meanwhile that the others still live.
+Collectives have a time limit (30 seconds with gloo, on CPUs), which is too short for waiting while process 0 evaluates.
+Here the processes wait for counters in Paddle's store, and check at the same time that the other processes still live.
 
-Anybody who reaches the machine can write into that store: it tells when something is there, never where, and nothing of
-it is run. What one process finds out for the others of its machine is JSON in a folder that is closed to other users.
+Anybody who reaches the machine can write into this store. So it never holds paths, and nothing in it is executed.
+Results that one process computes for the others of its machine are JSON files in a private folder.
 """
 
 from __future__ import annotations
@@ -34,21 +33,21 @@ from ppocr_ext.run.machine import machine_folder, machine_name
 
 T = TypeVar("T")
 _PREFIX = "ppocr_ext/"
-# seconds between two looks at a counter
+# seconds between two reads of a counter
 _FIRST_PAUSE = 0.0005
 _LONGEST_PAUSE = 0.2
 _ALIVE_EVERY = 0.3  # seconds between two checks that the other processes live
-_BLAME_WITHIN = 4.0  # seconds to wait for another process's message after a collective broke
+_BLAME_WITHIN = 4.0  # seconds to wait for the message of another process after a collective has failed
 
-_STORE_IS_GONE = (RuntimeError, ValueError, OSError)  # what Paddle's store raises if nobody answers
+_STORE_IS_GONE = (RuntimeError, ValueError, OSError)  # raised by Paddle's store if process 0 has ended
 _FIRST_ENDED = "Process 0 has ended, and the run with it. The launcher shows its messages."
 
 
 class Team:
-    """This process among those of its run.
+    """The processes of a run, as one of them sees the others.
 
     Args:
-        store: Paddle's ``TCPStore``: ``add``, ``set``, ``get``; None for a single process.
+        store: Paddle's ``TCPStore`` (``add``, ``set``, ``get``); None for a single process.
         rank: number of this process.
         size: number of processes.
     """
@@ -63,7 +62,7 @@ class Team:
             self._publish(f"process/{rank}", f"{machine_name()} {os.getpid()} {_log_file()}")
 
     def barrier(self) -> None:
-        """Wait until every process is here, however long that takes.
+        """Wait until every process calls this, without a time limit.
 
         Raises:
             ProcessError: one of them has failed or was killed.
@@ -74,7 +73,7 @@ class Team:
             self._wait(lambda: self._add("barrier") >= self._rounds["barrier"] * self.size)
 
     def highest(self, number: int) -> int:
-        """Return the highest ``number`` of all processes, the same in all of them; it is a barrier too.
+        """Return the highest ``number`` of all processes; a barrier too.
 
         Raises:
             ProcessError: see :meth:`barrier`.
@@ -96,16 +95,16 @@ class Team:
     def once_per_machine(
         self, name: str, work: Callable[[], T], to_json: Callable[[T], Any], from_json: Callable[[Any], T]
     ) -> T:
-        """Return the result of ``work``, which the first process of each machine does for the others there.
+        """Return the result of ``work``, which is called only in the first process of each machine.
 
         Args:
-            name: of the work; all processes of a machine use a name in the same order.
+            name: of the work; all processes of a machine must use names in the same order.
             work: called in the first process.
-            to_json: returns what the others need of its result, as plain values.
-            from_json: returns a result for the others from these values.
+            to_json: returns those values of the result that the other processes need, in plain containers.
+            from_json: returns a result for the other processes from these values.
 
         Raises:
-            PPOCRExtError: what ``work`` raised; in the other processes an error with its message and code.
+            PPOCRExtError: raised by ``work``; in the other processes, an error with the same message and code.
         """
         if self.size == 1 or "PADDLE_LOCAL_RANK" not in os.environ:
             return work()
@@ -131,7 +130,7 @@ class Team:
         self._wait(lambda: self._add(f"{key}/there") > 0)
         try:
             content = json.loads(file.read_text(encoding="utf-8"))
-        except FileNotFoundError as gone:  # removed with the process, which failed in this work
+        except FileNotFoundError as gone:  # the first process has failed, and removed its files
             raise ProcessError(self._failure(_BLAME_WITHIN) or _FIRST_ENDED, code="process_failed") from gone
         if "error" in content:
             message, code = content["error"]
@@ -139,10 +138,10 @@ class Team:
         return content["result"]
 
     def text_of_first(self, name: str, text: str) -> str:
-        """Return the ``text`` that process 0 gives for ``name``.
+        """Return the ``text`` that process 0 passes for ``name``.
 
         Raises:
-            ProcessError: process 0 has failed before.
+            ProcessError: process 0 has failed.
         """
         if self.size == 1:
             return text
@@ -153,20 +152,20 @@ class Team:
         return self._text(key)
 
     def leave(self) -> None:
-        """Tell the others that this process has finished, so that they do not miss it."""
+        """Tell the others that this process has finished, so they do not take it for killed."""
         if self.size > 1:
-            with suppress(ProcessError):  # process 0, which keeps the store, may have finished before
+            with suppress(ProcessError):  # process 0, which has the store, may have finished before
                 self._add(f"done/{self.rank}", 1)
 
     def fail(self, error: BaseException) -> None:
-        """Tell the others of ``error``, unless it follows from a failure of theirs.
+        """Report ``error`` to the others, unless the failure of another process has caused it.
 
         Raises:
-            ProcessError: another process failed first; the message says which.
+            ProcessError: another process failed first; the message names it.
         """
         if self.size == 1 or isinstance(error, ProcessError):
             return
-        # a broken collective is a RuntimeError of Paddle's, or an OSError without a number of the system's
+        # a failed collective raises RuntimeError, or OSError without an error number
         if isinstance(error, RuntimeError) or (isinstance(error, OSError) and error.errno is None):
             failure = self._failure(_BLAME_WITHIN)
             if failure is not None:
@@ -181,7 +180,7 @@ class Team:
 
     def _wait(self, ready: Callable[[], bool]) -> None:
         began = checked = time.monotonic()
-        while not ready():  # pauses of a tenth of the wait, so that a short wait stays short
+        while not ready():  # a pause is a tenth of the time so far, so short waits stay short
             time.sleep(min(max(_FIRST_PAUSE, (time.monotonic() - began) / 10), _LONGEST_PAUSE))
             if time.monotonic() - checked > _ALIVE_EVERY:
                 checked = time.monotonic()
@@ -190,7 +189,7 @@ class Team:
                     raise ProcessError(failure, code="process_failed")
 
     def _failure(self, seconds: float = 0.0) -> str | None:
-        """Return the message of a process that failed or was killed within ``seconds``; None if all live."""
+        """Return the message of a process that failed, waiting for ``seconds``; None if all processes live."""
         end = time.monotonic() + seconds
         while (failure := self._failure_now()) is None and time.monotonic() < end:
             time.sleep(_LONGEST_PAUSE)
@@ -232,15 +231,15 @@ class Team:
             raise ProcessError(_FIRST_ENDED, code="process_failed") from error
 
 
-_TEAM: list[Team] = []  # at most one: a process belongs to one run of the launcher
+_TEAM: list[Team] = []  # at most one, since a process belongs to one launcher
 
 
 def team() -> Team:
-    """Return this process's team; the first call finds the other processes."""
+    """Return the team of this process; the first call connects to the other processes."""
     if not _TEAM:
         size = dist.get_world_size()
         if size > 1:
-            # it lists the flags that this package has set
+            # else Paddle prints the flags that this package has set
             with replaced_globals(dist.parallel, {"_print_modified_flags": lambda flags: None}):
                 dist.init_parallel_env()
             _TEAM.append(Team(core.create_or_get_global_tcp_store(), dist.get_rank(), size))
@@ -251,10 +250,10 @@ def team() -> Team:
 
 @contextmanager
 def failing_together() -> Iterator[None]:
-    """Tell the other processes of an error inside this context, or raise theirs if it came first.
+    """Report an error inside this context to the other processes, or raise theirs if it came first.
 
     Raises:
-        ProcessError: another process failed first, and this one cannot continue without it.
+        ProcessError: another process failed first, so this one cannot continue.
     """
     try:
         yield
@@ -267,7 +266,7 @@ def failing_together() -> Iterator[None]:
 
 
 def _leader_of(rank: int) -> int:
-    """Return the first process on this machine; the launcher numbers those of a machine in a row."""
+    """Return the first process of this machine; the launcher numbers the processes of a machine in a row."""
     return rank - int(os.environ.get("PADDLE_LOCAL_RANK", 0))
 
 
@@ -277,21 +276,21 @@ def is_leader() -> bool:
 
 
 def _send_at_once() -> None:
-    """Let this process's TCP sockets send small messages at once.
+    """Make the TCP sockets of this process send small messages at once.
 
-    Paddle's store writes a request in two parts. The second then waits until the first is acknowledged, 44 ms, and a
-    barrier takes two requests: a third of the time of a small network's step.
+    Paddle's store writes a request in two parts. Otherwise the second part would wait 44 ms until the first one is
+    acknowledged. A barrier has two requests, which would be a third of a step of a small network.
     """
     for file in filter(Path.is_socket, Path("/proc/self/fd").glob("*")):
         with (
-            suppress(OSError),  # of another family, or no longer open
+            suppress(OSError),  # of another family, or closed
             socket.fromfd(int(file.name), socket.AF_INET, socket.SOCK_STREAM) as each,
         ):
             each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 def _log_file() -> str:
-    """Return where the launcher writes the output of this process."""
+    """Return where the output of this process is, for a message."""
     folder = os.environ.get("PADDLE_LOG_DIR")
-    number = os.environ.get("PADDLE_LOCAL_RANK", 0)
-    return "on its own terminal" if folder is None else str(Path(folder, f"workerlog.{number}"))
+    log = f"workerlog.{os.environ.get('PADDLE_LOCAL_RANK', 0)}"
+    return "on its own terminal" if folder is None else str(Path(folder, log))

@@ -1,4 +1,4 @@
-"""What a run trains with, besides data: model, loss, weights, optimizer, precision, the position to resume at."""
+"""Set up what a run trains with, besides data: model, loss, weights, optimizer, precision, position to resume."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ from ppocr_ext.messages import LOG
 from ppocr_ext.modeling.features import feature_sizes
 from ppocr_ext.optim import build_optimizer
 from ppocr_ext.optim.optimizers import parts_table, trained_parts
-from ppocr_ext.run.amp import Amp, build_amp, decorate, untrained
 from ppocr_ext.run.context import RunContext
 from ppocr_ext.run.freezing import (
     choose_trained,
@@ -42,13 +41,16 @@ from ppocr_ext.run.freezing import (
 )
 from ppocr_ext.run.host_config import check_profiler
 from ppocr_ext.run.loader_setup import RunData
-from ppocr_ext.run.model_setup import Records, load_model_weights, official_records
+from ppocr_ext.run.model_setup import Records, load_model_weights, official_records, require_reading_teachers
 from ppocr_ext.run.model_wrappers import (
+    Amp,
+    build_amp,
     compile_model,
     data_parallel,
+    decorate,
     share_batch_norm,
+    untrained,
 )
-from ppocr_ext.run.one_batch import require_reading_teachers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,20 +60,21 @@ class Training:
     Attributes:
         model: with weights; wrapped for mixed precision, compilation and several processes.
         loss: complete.
-        optimizer, schedule: of the trained parameters, and of its learning rate.
+        optimizer: of the trained parameters.
+        schedule: of the learning rate.
         amp: scaler and settings of mixed precision.
-        start: where the run begins or resumes.
+        start: the position where the run begins or resumes.
         best: the best evaluation before that.
-        hook_states: what hooks kept there, by their names.
-        unreached: names of the trained parameters that had no gradient before that; None: of all.
+        hook_states: states of hooks in the checkpoint, by their names.
+        unreached: trained parameters that had no gradient before that; None: all.
         frozen_digests: digest of each frozen sub-model.
-        float32_copies: what mixed precision casts and a checkpoint stores, without being trained.
-        official_weights: digest and source of the official weights that the run started from, by name.
-        starts_from_weights: a trained (sub-)model has got weights, and the run is not resumed.
+        float32_copies: values that a checkpoint stores in float32, though mixed precision casts them.
+        official_weights: digest and source of the official weights of the first start, by name.
+        starts_from_weights: True if a trained (sub-)model was loaded and the run is not resumed.
     """
 
     model: nn.Layer
-    loss: Loss = None  # type: ignore[assignment]  # an evaluation has none
+    loss: Loss = None  # type: ignore[assignment]  # None in an evaluation
     optimizer: Any = None
     schedule: Any = None
     amp: Amp = field(default_factory=Amp)
@@ -91,7 +94,7 @@ class Training:
 
 
 def set_up_training(context: RunContext, model: nn.Layer, data: RunData) -> Training:
-    """Build what ``model`` is trained with, and load its weights.
+    """Load the weights of ``model``, and build what it is trained with.
 
     Raises:
         PPOCRExtError: something cannot be built; the message says what to change.
@@ -100,11 +103,14 @@ def set_up_training(context: RunContext, model: nn.Layer, data: RunData) -> Trai
     checkpoint = context.checkpoint
     loss = build_loss(context.components.at("Loss").thaw(), loss_context(model, context.charset))
     outputs = required_outputs(loss)
-    needed = None if outputs is None else _models_used(model, outputs)
+    needed = None
+    if outputs is not None:  # the sub-models that the loss reads, and the trained ones
+        trained = [name for name in getattr(model, "model_name_list", ()) if name not in frozen_models(model)]
+        needed = tuple(dict.fromkeys([*(name for name, _ in outputs if name), *trained]))
     loaded = load_model_weights(model, context, needed=needed)
     records = official_records(config, loaded.values(), None if checkpoint is None else checkpoint.prefix)
     require_reading_teachers(context, model, sorted(frozen_models(model) & loaded.keys()))
-    if checkpoint is None:  # after a resume the weights have moved on from those of the centers
+    if checkpoint is None:  # the weights of a resumed run differ from those of the centers anyway
         compare_center_weights(loss, model)
     digests = {name: state_digest(getattr(model, name)) for name in sorted(frozen_models(model))}
     model = share_batch_norm(model, config)
@@ -120,13 +126,6 @@ def set_up_training(context: RunContext, model: nn.Layer, data: RunData) -> Trai
     check_profiler(config, training.start.total_steps)
     model = data_parallel(model, config) if context.team.size > 1 else model
     return replace(training, model=model, official_weights=records)
-
-
-def _models_used(model: nn.Layer, outputs: Any) -> tuple[str, ...]:
-    """Return the sub-models that the loss reads or that are trained."""
-    frozen = frozen_models(model)
-    trained = [name for name in getattr(model, "model_name_list", ()) if name not in frozen]
-    return tuple(dict.fromkeys([*(name for name, _ in outputs if name), *trained]))
 
 
 def _add_optimizer(context: RunContext, training: Training, steps_per_epoch: int) -> Training:
@@ -157,12 +156,12 @@ def _resume(training: Training, config: Config, checkpoint: Checkpoint) -> Train
 
     Raises:
         ConfigError: the run has finished all its epochs.
-        WeightsError: the teacher or the optimizer is another one, or its state does not fit.
+        WeightsError: the run had another teacher or optimizer, or a state does not fit.
     """
     prefix = checkpoint.prefix
     optimizer = training.optimizer
     if not checkpoint.file(".states").is_file():
-        LOG.warning("%s.states is missing: the run is counted from its beginning.", prefix)
+        LOG.warning("%s.states is missing: epochs and steps are counted from 0.", prefix)
     state = checkpoint.train_state()
     length = training.start
     start = replace(state.position, epochs=length.epochs, steps_per_epoch=length.steps_per_epoch).completed()
@@ -172,7 +171,14 @@ def _resume(training: Training, config: Config, checkpoint: Checkpoint) -> Train
             f"Global.epoch_num to continue.",
             code="nothing_left",
         )
-    _require_same_teachers(checkpoint, state.frozen, training.frozen_digests)
+    now = training.frozen_digests
+    changed = [each for each, digest in state.frozen.items() if now.get(each, digest) != digest]
+    if changed:
+        raise WeightsError(
+            f"{prefix} was taught by another {', '.join(changed)} than the one loaded now. Fix: give the "
+            f"weights of its first start as Architecture.Models.{changed[0]}.pretrained (or Global.pretrained_model).",
+            code="other_teacher",
+        )
     name = config.at("Optimizer.name")
     accumulate = config.settings.accumulate
     before = state.accumulate or 1
@@ -201,48 +207,43 @@ def _resume(training: Training, config: Config, checkpoint: Checkpoint) -> Train
     LOG.info("resuming from %s: epoch %d, step %d", prefix, start.epoch + 1, start.global_step)
     if start.global_step:
         warn_of_other_seeds(state.sample_seeds, prefix)
-    training = replace(training, start=start, best=dict(state.best))
-    return replace(training, hook_states=state.hooks or {}, unreached=state.unreached)
-
-
-def _require_same_teachers(checkpoint: Checkpoint, before: Mapping[str, str], now: Mapping[str, str]) -> None:
-    changed = [name for name, digest in before.items() if now.get(name, digest) != digest]
-    if changed:
-        raise WeightsError(
-            f"{checkpoint.prefix} was taught by another {', '.join(changed)} than the one loaded now. Fix: give the "
-            f"weights of its first start as Architecture.Models.{changed[0]}.pretrained (or Global.pretrained_model).",
-            code="other_teacher",
-        )
+    return replace(
+        training,
+        start=start,
+        best=dict(state.best),
+        hook_states=state.hooks or {},
+        unreached=state.unreached,
+    )
 
 
 def _recompute_rate(schedule: Any) -> None:
-    """Compute the rate at this step anew, so that a run given more epochs follows its longer schedule.
+    """Compute the rate of this step anew, so that a run with more epochs than before follows its longer schedule.
 
-    Paddle's cosine computes each rate from the one before; at the end of a finished run it would stay at 0.
+    Paddle's cosine computes each rate from the previous one, so it would stay at 0 after the end of a run.
     """
     if not isinstance(schedule, LRScheduler):
         return
-    inner = getattr(schedule, "learning_rate", None)  # of a LinearWarmup
+    inner = getattr(schedule, "learning_rate", None)  # the schedule inside a LinearWarmup
     if hasattr(inner if isinstance(inner, LRScheduler) else schedule, "_get_closed_form_lr"):
         schedule.step(schedule.last_epoch)
 
 
 def loss_context(model: nn.Layer, charset: Charset) -> LossContext:
-    """Return what losses may need to know of ``model``, with or without sub-models, and the dictionary."""
+    """Return the dictionary and the feature sizes of ``model``, which some losses need."""
     return LossContext(charset, feature_sizes(model))
 
 
 def compare_center_weights(loss: Loss, model: nn.Layer) -> None:
-    """Warn of centers that were exported from other weights than the model has."""
+    """Warn if centers were exported from other weights than those of the model."""
     for name, center in _center_losses(loss):
         meta = {} if center.table is None else center.table.meta
         if name is not None and meta.get("model") not in (None, name):
-            continue  # of another sub-model, which has its own warning
+            continue  # centers of another sub-model have their own warning
         made_of = meta.get("model_digest")
         if made_of is not None and made_of != state_digest(model if name is None else getattr(model, name)):
             LOG.warning(
-                "%s was exported from other weights than %s starts from, so that its features may lie elsewhere. "
-                "Export the centers from the weights that are given as Global.pretrained_model.",
+                "%s was exported from other weights than those of %s, so its features may differ. Fix: export the "
+                "centers from the weights that are given as Global.pretrained_model.",
                 center.center_file_path,
                 "the model" if name is None else name,
             )
@@ -260,14 +261,14 @@ def _center_losses(loss: Loss) -> Iterator[tuple[str | None, CenterLoss]]:
 
 
 def loss_state(loss: Loss) -> dict[str, np.ndarray]:
-    """Return the state of a loss, such as centers, by name; empty if it has none."""
+    """Return the state of a loss (such as centers) by name; empty if it has none."""
     if not isinstance(loss, nn.Layer):
         return {}
     return {name: value.numpy() for name, value in loss.state_dict().items()}
 
 
 def restore_loss(loss: Loss, state: Mapping[str, np.ndarray], prefix: Path) -> None:
-    """Restore the state of a checkpoint; a loss that is not in it keeps its initial state.
+    """Restore the state of the loss from a checkpoint; losses that it does not have keep their initial state.
 
     Raises:
         WeightsError: an entry has another shape.
@@ -276,13 +277,12 @@ def restore_loss(loss: Loss, state: Mapping[str, np.ndarray], prefix: Path) -> N
     wrong = [name for name in now if name in state and now[name].shape != np.shape(state[name])]
     if wrong:
         raise WeightsError(
-            f"{prefix}: the loss's {wrong[0]} has the shape {list(np.shape(state[wrong[0]]))} there and "
-            f"{list(now[wrong[0]].shape)} here. Go on with the loss and the dictionary that the run began with, or "
-            f"start afresh from its weights: -o Global.pretrained_model={prefix}.",
+            f"{prefix}: {wrong[0]} of the loss has the shape {list(np.shape(state[wrong[0]]))}, but "
+            f"{list(now[wrong[0]].shape)} in this run. Fix: keep loss and dictionary of the first start, or start a "
+            f"new run from its weights: -o Global.pretrained_model={prefix}.",
             code="shape_mismatch",
         )
-    lacking = sorted(now.keys() - state.keys())
-    if lacking:
-        LOG.info("%s has no state of the loss for %s, which begins anew", prefix, ", ".join(lacking))
+    if lacking := sorted(now.keys() - state.keys()):
+        LOG.info("%s has no state for %s of the loss, which begins anew", prefix, ", ".join(lacking))
     if now.keys() & state.keys():
         loss.set_state_dict({name: state[name] for name in now if name in state})

@@ -1,4 +1,4 @@
-"""Answer for a teacher from its cache: the caller of the sub-model in training."""
+"""Answer for a frozen teacher from its cache during training."""
 
 from __future__ import annotations
 
@@ -20,29 +20,35 @@ from ppocr_ext.messages import LOG
 from ppocr_ext.modeling import BaseModel, DistillationModel
 from ppocr_ext.modeling.head_request import HeadRequest, is_for_losses
 from ppocr_ext.modeling.heads.multi_head import MultiHead
-from ppocr_ext.teacher_cache.shards import BRANCHES, dense_logits, input_key
-from ppocr_ext.teacher_cache.store import Store, data_digest, teacher_digest
+from ppocr_ext.teacher_cache.store import (
+    STORED_BRANCHES,
+    Store,
+    data_digest,
+    dense_logits,
+    input_key,
+    teacher_digest,
+)
 
 _FEW = 8  # samples that are compared with the live teacher
-# of the probability of a row, the share that a cache may have in other classes: float16 changes less than 0.001
+# share of the probability of a row that may be in other classes than the live teacher's; float16 changes below 0.001
 _MOST_APART = {FLOAT32: 0.01, BFLOAT16: 0.05}
-LENGTH = 2  # of the labels of NRTR, in what a MultiHead gets besides the images: CTC's, NRTR's, length, …
+LENGTH = 2  # place of the lengths in the labels that a MultiHead gets: CTC's, NRTR's, length, …
 
 
 class CachedTeacher:
-    """Return a sub-model's stored outputs, and call the live one for a batch that is not stored as a whole.
+    """Return the stored outputs of a sub-model; the live sub-model answers if a sample of the batch is not stored.
 
     Args:
         store: the cache.
-        model: the sub-model, which gives its outputs their form.
-        live: calls it.
+        model: the sub-model.
+        live: calls the sub-model.
 
     Attributes:
         name: of the sub-model.
-        is_live: whether the live teacher answered for the last batch.
-        batches: of training so far.
-        live_batches: of them, those that the live teacher answered.
-        lacking: samples that were not found in those.
+        is_live: True if the live teacher answered for the last batch.
+        batches: number of training batches so far.
+        live_batches: number of batches that the live teacher answered.
+        lacking: number of samples in them that were not stored.
     """
 
     def __init__(self, store: Store, model: BaseModel, live: Callable[..., Any]) -> None:
@@ -59,7 +65,7 @@ class CachedTeacher:
     def __call__(
         self, images: Tensor, data: Sequence[Tensor] | None = None, request: HeadRequest | None = None
     ) -> Any:
-        """Return what the sub-model returns; a dense tensor of logits for each branch."""
+        """Return outputs in the form of the sub-model's, with dense logits for each branch."""
         if request is None:
             return self._live(images, data)
         if not is_for_losses(request) or not request.for_training or request.branches & self._others:
@@ -97,10 +103,10 @@ class CachedTeacher:
         data: Sequence[Tensor] | None,
         request: HeadRequest,
     ) -> None:
-        """Compare entries with the outputs of the sub-model itself, for some samples of the first batch.
+        """Compare the first entries with the outputs of the live sub-model.
 
         Raises:
-            DataError: they are not its outputs.
+            DataError: they differ.
         """
         facts, live = self._store.facts, branch_logits(self._model(images, data, request), logits)
         apart = max(_apart(logits[name], each) for name, each in live.items())
@@ -114,14 +120,14 @@ class CachedTeacher:
             )
 
     def _logits(self, branch: str, entries: Sequence[Any], data: Any) -> Any:
-        # NRTR's rows end with the longest label of the batch
+        # NRTR has as many rows as the longest label of the batch
         rows = None if branch == "ctc" else int(data[LENGTH].max()) + 1
         kept = [entry[branch] for entry in entries]
         return dense_logits(kept, self._store.facts.branches[branch].classes, rows)
 
 
 def branch_logits(output: Any, branches: Iterable[str]) -> dict[str, Any]:
-    """Return the logits [B, N, C] of the branches of a sub-model, as its heads return them for the losses."""
+    """Return the logits [B, N, C] of the branches from the output of a sub-model."""
     head = output["head_out"] if isinstance(output, dict) and "head_out" in output else output
     return {
         name: to_tensor(head[name] if isinstance(head, dict) else head, name) for name in sorted(branches)
@@ -129,13 +135,11 @@ def branch_logits(output: Any, branches: Iterable[str]) -> dict[str, Any]:
 
 
 def _apart(logits: Tensor, live: Tensor) -> float:
-    """Return the mean share of the probability that lies in other classes; 1 if the rows differ in number."""
-    logits = logits[: live.shape[0], : live.shape[1]]  # NRTR's end with the longest label of the samples
-    return (
-        1.0
-        if logits.shape != live.shape
-        else float((softmax(logits) - softmax(live.astype("float32"))).abs().sum(axis=-1).mean()) / 2
-    )
+    """Return the mean share of the probability that is in other classes; 1 if the numbers of rows differ."""
+    logits = logits[: live.shape[0], : live.shape[1]]  # NRTR has as many rows as the longest of these labels
+    if logits.shape != live.shape:
+        return 1.0
+    return float((softmax(logits) - softmax(live.astype("float32"))).abs().sum(axis=-1).mean()) / 2
 
 
 def input_keys(images: Tensor, data: Sequence[Tensor] | None, branches: Mapping[str, Any]) -> list[bytes]:
@@ -143,7 +147,7 @@ def input_keys(images: Tensor, data: Sequence[Tensor] | None, branches: Mapping[
 
     Args:
         images: float32 [B, C, H, W].
-        data: the labels of the batch; NRTR's are a part of its input.
+        data: the labels of the batch; NRTR reads its label.
         branches: of the cache.
     """
     labels = [each.numpy() for each in data[:LENGTH]] if data and "gtc" in branches else []
@@ -154,7 +158,7 @@ def input_keys(images: Tensor, data: Sequence[Tensor] | None, branches: Mapping[
 def cached_teacher(
     folder: Path, model: nn.Layer, loss: nn.Layer, config: Config, charset: str, weights: Mapping[str, str]
 ) -> CachedTeacher | None:
-    """Open the cache of a run, which answers for its sub-model.
+    """Open the cache of a run.
 
     Args:
         folder: of the cache.
@@ -165,10 +169,10 @@ def cached_teacher(
         weights: digest of each frozen sub-model.
 
     Returns:
-        None if a loss needs what the cache lacks: the live teacher answers then, with a warning.
+        None, with a warning, if a loss needs outputs that the cache lacks: the live teacher answers then.
 
     Raises:
-        DataError: it is not a cache, or one of another teacher or dictionary.
+        DataError: there is no cache, or it was built with another teacher or dictionary.
     """
     store = Store(folder)
     facts, name = store.facts, store.facts.model
@@ -201,14 +205,14 @@ def cached_teacher(
     return CachedTeacher(store, model.models[name], model.caller(name))
 
 
-# Mean probability of classes that are not kept, above which a loss that reads only the probable ones differs by 1e-3.
+# limit of the mean probability of the classes that are not kept; above it, a loss of top classes differs by 1e-3
 MOST_DROPPED = 5e-4
 
 
 def readings(loss: nn.Layer, model: str) -> Iterator[tuple[str, str, bool]]:
-    """Yield what the losses read of a sub-model: name of the loss, output, and whether it needs all classes.
+    """Yield the outputs of a sub-model that losses read: name of the loss, output, whether it needs all classes.
 
-    A loss that does not say what it reads yields the output ``"?"``.
+    The output is ``"?"`` if a loss does not declare what it reads.
     """
     parts = [part for _, _, part in loss.losses] if isinstance(loss, CombinedLoss) else [loss]
     for part in parts:
@@ -220,10 +224,10 @@ def readings(loss: nn.Layer, model: str) -> Iterator[tuple[str, str, bool]]:
 
 
 def branches_to_keep(loss: nn.Layer, model: str) -> dict[str, bool]:
-    """Return the branches that a cache can keep for the losses, and whether all their classes are needed."""
+    """Return the branches that a cache can store for the losses, and whether all their classes are needed."""
     kept: dict[str, bool] = {}
     for _, output, everything in readings(loss, model):
-        if output in BRANCHES:
+        if output in STORED_BRANCHES:
             kept[output] = kept.get(output, False) or everything
     return kept
 
@@ -234,13 +238,13 @@ def reasons_against(loss: nn.Layer, model: str, store: Store | None = None) -> l
     Args:
         loss: of the run.
         model: the sub-model.
-        store: the cache; None: a cache that keeps what :func:`branches_to_keep` asks for.
+        store: the cache; None: a future cache of :func:`branches_to_keep`.
     """
     found = []
     for name, output, everything in readings(loss, model):
-        if output not in BRANCHES:
+        if output not in STORED_BRANCHES:
             what = "does not say what it reads" if output == "?" else f"reads {model}'s {output}"
-            found.append(f"{name} {what}; a cache has the logits of {' and '.join(BRANCHES)} only")
+            found.append(f"{name} {what}; a cache has the logits of {' and '.join(STORED_BRANCHES)} only")
             continue
         form = None if store is None else store.facts.branches.get(output)
         if store is None or (form is not None and form.kept >= form.classes):

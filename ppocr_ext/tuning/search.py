@@ -23,7 +23,7 @@ from ppocr_ext.loop.folder_lock import locked_folder
 from ppocr_ext.messages import LOG, command_line
 from ppocr_ext.report.page_template import percent, similarity
 from ppocr_ext.report.run_folder import METRICS_FILE, RECORD_FILE
-from ppocr_ext.run.host_config import import_plugins, seed_of
+from ppocr_ext.run.host_config import import_plugins
 from ppocr_ext.run.logs import quiet_host
 from ppocr_ext.tuning.space import Space, check_space, space_text
 from ppocr_ext.tuning.study import STUDY_FILE, OnEvaluation, TrialResult, TuningStudy, run_trial
@@ -236,7 +236,7 @@ class Search:
         import_plugins(self.config)
         check_space(space, self.config, host)
         with locked_folder(self.folder, "--out DIR"):
-            study = TuningStudy(self.folder, space, self.config, seed_of(self.config))
+            study = TuningStudy(self.folder, space, self.config, self.config.settings.seed)
             write_text(self.folder / "config.yml", self.config.to_yaml())
             write_text(self.folder / "space.yml", space_text(space))
             try:

@@ -11,8 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.checkpoint.class_rows import carried_rows
-from ppocr_ext.checkpoint.weight_match import WeightMatch
+from ppocr_ext.checkpoint.weight_match import WeightMatch, carried_rows
 from ppocr_ext.checkpoint.weights import load_weights
 from ppocr_ext.config import load, resolve_charset, with_class_counts
 from ppocr_ext.host import open_host

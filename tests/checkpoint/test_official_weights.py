@@ -39,26 +39,17 @@ CONTENT = pickle.dumps(
 OTHER = pickle.dumps({"w": np.tile(np.arange(1, 257).astype(np.uint8), 5000)}, protocol=2)  # as long
 
 
-def etag(content: bytes) -> dict[str, str]:
-    return {"ETag": f'"{hashlib.sha256(content).hexdigest()}"'}
-
-
 class Server:
-    """Serves `files`; breaks the next transfers off after `breaks` bytes each; keeps the ranges that were asked for.
+    """Serves `files`; breaks the next transfers off after `breaks` bytes each; counts the requests.
 
-    It answers once `open` is set. If `start` is set, that is where it begins when it is asked for a range. Each answer
-    has the headers `version` of the content; a range is sent only if `If-Range` names them, or else if `careless`.
-    With `announced` it sends chunks after it has announced that length.
+    It answers once `open` is set. With `announced` it sends chunks after it has announced that length.
     """
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.redirects: dict[str, str] = {}
         self.breaks: list[int] = []
-        self.ranges: list[str | None] = []
-        self.start: int | None = None
-        self.version: Callable[[bytes], dict[str, str]] = etag
-        self.careless = False
+        self.requests = 0
         self.with_length = True
         self.announced: int | None = None
         self.open = threading.Event()
@@ -67,7 +58,7 @@ class Server:
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:  # noqa: N802 - the name that http.server calls
-                server.ranges.append(self.headers.get("Range"))
+                server.requests += 1
                 server.open.wait(HANG)
                 if self.path in server.redirects:
                     self.send_response(302)
@@ -78,31 +69,15 @@ class Server:
                 if content is None:
                     self.send_error(404)
                     return
-                start = int(
-                    (self.headers.get("Range") or "bytes=0-").removeprefix("bytes=").removesuffix("-")
-                )
-                version = server.version(content)
-                if self.headers.get("If-Range") not in version.values() and not server.careless:
-                    start = 0
-                if start and server.start is not None:
-                    start = server.start
-                if start and start >= len(content):
-                    self.send_error(416)
-                    return
-                self.send_response(206 if start else 200)
-                if start:
-                    self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
-                for header in version.items():
-                    self.send_header(*header)
+                self.send_response(200)
                 if server.with_length:
-                    self.send_header("Content-Length", str(len(content) - start))
+                    self.send_header("Content-Length", str(len(content)))
                 if server.announced is not None:
                     self.send_header("Content-Length", str(server.announced))
                     self.send_header("Transfer-Encoding", "chunked")
                     content = b"%x\r\n%s\r\n0\r\n\r\n" % (len(content), content)
                 self.end_headers()
-                end = start + server.breaks.pop(0) if server.breaks else len(content)
-                self.wfile.write(content[start:end])
+                self.wfile.write(content[: server.breaks.pop(0) if server.breaks else len(content)])
 
             def log_message(self, *args: object) -> None:
                 pass
@@ -138,48 +113,18 @@ def code_of(entry: OfficialWeights) -> str:
 def test_a_file_is_downloaded_once(entry: OfficialWeights, server: Server) -> None:
     assert fetch(entry).read_bytes() == CONTENT
     assert fetch(entry) == entry.file
-    assert len(server.ranges) == 1
+    assert server.requests == 1
     stored = entry.file.with_suffix(".sha256").read_text().strip()
     assert stored == hashlib.sha256(CONTENT).hexdigest()
     assert {each.suffix for each in entry.file.parent.iterdir()} == {".pdparams", ".sha256", ".lock"}
 
 
-def test_a_broken_transfer_is_continued(entry: OfficialWeights, server: Server) -> None:
+def test_a_transfer_that_broke_begins_anew(entry: OfficialWeights, server: Server) -> None:
     server.breaks = [300_000]
     assert code_of(entry) == "download_failed"
+    assert {each.suffix for each in entry.file.parent.iterdir()} == {".lock"}
     assert fetch(entry).read_bytes() == CONTENT
-    assert server.ranges == [None, "bytes=300000-"]
-
-
-@pytest.mark.parametrize(
-    "version",
-    [
-        lambda content: {"Last-Modified": f"Mon, 0{2 + (content == OTHER)} Nov 2026 10:00:00 GMT"},
-        lambda content: {"ETag": 'W/"1"'},
-        lambda content: {},
-        etag,
-    ],
-    ids=["date", "weak", "none", "etag"],
-)
-@pytest.mark.parametrize("changed", [False, True], ids=["same", "changed"])
-def test_a_transfer_is_continued_with_the_same_file_alone(
-    entry: OfficialWeights, server: Server, version: Callable[[bytes], dict[str, str]], changed: bool
-) -> None:
-    server.breaks, server.version = [300_000], version
-    assert code_of(entry) == "download_failed"
-    server.files["/tiny.pdparams"] = expected = OTHER if changed else CONTENT
-    assert fetch(entry).read_bytes() == expected
-    safe = "Last-Modified" in version(CONTENT) or version is etag
-    assert server.ranges == [None, "bytes=300000-" if safe else None]
-    assert {each.suffix for each in entry.file.parent.iterdir()} == {".pdparams", ".sha256", ".lock"}
-
-
-def test_a_server_that_ignores_the_condition(entry: OfficialWeights, server: Server) -> None:
-    server.breaks, server.careless = [300_000], True
-    assert code_of(entry) == "download_failed"
-    server.files["/tiny.pdparams"] = OTHER
-    assert code_of(entry) == "download_failed"
-    assert fetch(entry).read_bytes() == OTHER
+    assert server.requests == 2
 
 
 @pytest.mark.parametrize(
@@ -211,32 +156,6 @@ def test_a_file_put_there_by_hand_is_checked(entry: OfficialWeights) -> None:
         fetch(entry)
     entry.file.write_bytes(OTHER)
     assert fetch(entry).read_bytes() == OTHER
-
-
-def test_a_server_that_cannot_continue_sends_the_whole_file(entry: OfficialWeights, server: Server) -> None:
-    server.breaks, server.start = [300_000], 0
-    assert code_of(entry) == "download_failed"
-    assert fetch(entry).read_bytes() == CONTENT
-
-
-def test_a_range_that_was_not_asked_for_is_not_taken(entry: OfficialWeights, server: Server) -> None:
-    server.breaks, server.start = [300_000], 200_000
-    assert code_of(entry) == code_of(entry) == "download_failed"
-    assert fetch(entry).read_bytes() == CONTENT
-    assert server.ranges == [None, "bytes=300000-", None]
-
-
-@pytest.mark.parametrize("left", [CONTENT, CONTENT + b"more"], ids=["whole", "longer"])
-def test_a_part_that_cannot_be_continued_is_dropped(
-    entry: OfficialWeights, server: Server, left: bytes
-) -> None:
-    """A process was killed after the last byte, or the file is shorter than it was."""
-    part = entry.file.with_suffix(".pdparams.part")
-    part.parent.mkdir(parents=True)
-    part.write_bytes(left)
-    Path(f"{part}.version").write_text(etag(CONTENT)["ETag"])
-    assert fetch(entry).read_bytes() == CONTENT
-    assert server.ranges == [f"bytes={len(left)}-", None]
 
 
 def test_a_missing_file_and_no_network_name_address_and_folder(
@@ -288,7 +207,7 @@ def test_a_download_has_an_end(
     monkeypatch.setattr(official_weights, "DOWNLOAD_LIMIT", len(CONTENT) - 1, raising=False)
     with raises_code(WeightsError, "download_failed", f"{len(CONTENT) - 1:,} bytes"):
         fetch(entry)
-    assert {each.suffix for each in entry.file.parent.iterdir()} <= {".lock", ".version"}
+    assert {each.suffix for each in entry.file.parent.iterdir()} == {".lock"}
     monkeypatch.setattr(official_weights, "DOWNLOAD_LIMIT", len(CONTENT))
     assert fetch(entry).read_bytes() == CONTENT
 
@@ -406,7 +325,7 @@ def test_processes_that_ask_at_once_download_once(entry: OfficialWeights, server
     for worker in workers:
         worker.join(HANG)
     assert [worker.exitcode for worker in workers] == [0, 0]
-    assert server.ranges == [None]
+    assert server.requests == 1
     assert [waits.get(timeout=HANG) for _ in workers] == [hashlib.sha256(CONTENT).hexdigest()] * 2
 
 

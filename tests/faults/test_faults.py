@@ -29,7 +29,7 @@ from ppocr_ext.host import open_host
 from ppocr_ext.issues import Issue
 from ppocr_ext.loop.folder_lock import check_folder, locked_folder
 from ppocr_ext.loop.session import train
-from ppocr_ext.run.datasets import run_preflight
+from ppocr_ext.run.data_check import run_preflight
 from ppocr_ext.run.frame_counts import FrameCounts
 from ppocr_ext.run.host_config import folder_of
 from ppocr_ext.run.run import Run

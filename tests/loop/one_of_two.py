@@ -22,7 +22,7 @@ from ppocr_ext.cli.main import main
 from ppocr_ext.config import load
 from ppocr_ext.errors import DataError
 from ppocr_ext.loop.events import Hook
-from ppocr_ext.loop.hooks.teacher_check import state_digest
+from ppocr_ext.loop.hooks.weight_checks import state_digest
 from ppocr_ext.loop.session import train
 
 

@@ -14,9 +14,8 @@ from faults import Plant, nan_loss
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.loop.events import Hook
-from ppocr_ext.loop.proxies import OptimizerProxy
 from ppocr_ext.loop.session import train
-from ppocr_ext.loop.step import Group
+from ppocr_ext.loop.step import Group, OptimizerProxy
 
 SCHEDULE = {"name": "Cosine", "learning_rate": 0.05, "warmup_epoch": 1}
 MOMENTUM = {"name": "Momentum", "momentum": 0.9, "lr": SCHEDULE}

@@ -9,7 +9,7 @@ from faults import Plant, blanks_alone, end_alone, one_text
 
 from ppocr_ext.cli.main import main
 from ppocr_ext.loop.events import Hook
-from ppocr_ext.loop.hooks.nrtr_reading import NrtrReader
+from ppocr_ext.loop.hooks.report_hook import NrtrReader
 from ppocr_ext.loop.session import train
 from ppocr_ext.run.run import Run
 

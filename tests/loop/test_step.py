@@ -6,7 +6,7 @@ import numpy as np
 import paddle
 import pytest
 
-from ppocr_ext.loop.proxies import OptimizerProxy, ScalerProxy
+from ppocr_ext.loop.step import OptimizerProxy, ScalerProxy
 from ppocr_ext.loop.step_values import WARM_UP, Limits, StepMeter
 from ppocr_ext.losses import CTCLoss
 

@@ -10,7 +10,7 @@ from tiny_runs import StopAfter
 
 from ppocr_ext.config import Config
 from ppocr_ext.loop.events import Position, StepDone
-from ppocr_ext.loop.hooks.weight_change import LIMIT, STEPS, WeightChange, relative_change
+from ppocr_ext.loop.hooks.weight_checks import LIMIT, STEPS, WeightChange, relative_change
 from ppocr_ext.loop.session import train
 
 CONST = {"name": "Const", "learning_rate": 0.001}
@@ -23,7 +23,7 @@ def notices():
     records, handler, logger = [], logging.Handler(logging.WARNING), logging.getLogger("ppocr_ext")
     handler.emit = records.append
     logger.addHandler(handler)
-    yield lambda: [record.getMessage() for record in records if record.module == "weight_change"]
+    yield lambda: [record.getMessage() for record in records if record.module == "weight_checks"]
     logger.removeHandler(handler)
 
 

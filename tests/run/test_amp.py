@@ -10,7 +10,7 @@ from tiny_runs import single_head
 from ppocr_ext.checkpoint.files import read_plain_pickle, read_state
 from ppocr_ext.loop.events import Hook
 from ppocr_ext.loop.session import train
-from ppocr_ext.run import amp
+from ppocr_ext.run import model_wrappers
 from ppocr_ext.run.run import Run
 
 
@@ -61,7 +61,7 @@ def fake(monkeypatch):
         models.register_forward_post_hook(lambda layer, inputs, outputs: halved(outputs))
         return models, optimizers
 
-    monkeypatch.setattr(amp, "works_here", lambda: True)
+    monkeypatch.setattr(model_wrappers, "works_here", lambda: True)
     monkeypatch.setattr(paddle.amp, "GradScaler", type("Scaler", (FakeScaler,), {}))
     monkeypatch.setattr(paddle.amp, "auto_cast", auto_cast)
     monkeypatch.setattr(paddle.amp, "decorate", decorate)
@@ -145,7 +145,7 @@ def test_a_resumed_run_has_the_scale_it_had(tiny, tmp_path, fake, monkeypatch):
 
 def test_a_scale_that_was_fixed_can_adapt_when_the_run_goes_on():
     scaler = FakeScaler(64.0, True)
-    amp.Amp(scaler=scaler, adapts=True).load({"scale": [1.0], "use_dynamic_loss_scaling": False})
+    model_wrappers.Amp(scaler=scaler, adapts=True).load({"scale": [1.0], "use_dynamic_loss_scaling": False})
     assert (scaler.factor, scaler.dynamic) == (64.0, True)
 
 
@@ -158,7 +158,7 @@ def test_level_type_and_lists_reach_paddle(tiny, fake):
         "Global.amp_custom_white_list": ["softmax"],
         "Global.use_dynamic_loss_scaling": True,
     }
-    scaler = amp.build_amp(tiny("student", **options)).scaler
+    scaler = model_wrappers.build_amp(tiny("student", **options)).scaler
     assert (scaler.dynamic, scaler.factor) == (True, 1.0)
     train(tiny("student", **options, **{"Global.epoch_num": 1}))
     assert fake["decorate"] == []
@@ -199,7 +199,7 @@ def test_a_checkpoint_holds_float32_and_the_weights_that_the_optimizer_keeps():
     class Optimizer:
         _master_weights = masters
 
-    full = amp.full_precision(layer.state_dict(), Optimizer())
+    full = model_wrappers.full_precision(layer.state_dict(), Optimizer())
     assert {value.dtype for value in full.values()} == {paddle.float32}
     np.testing.assert_array_equal(full["weight"].numpy(), exact["weight"])
     np.testing.assert_allclose(full["bias"].numpy(), exact["bias"], rtol=1e-2)
@@ -213,7 +213,9 @@ def test_a_teacher_that_is_cast_and_saved_goes_on_as_the_one_it_was(tiny, tmp_pa
         return models, optimizers
 
     monkeypatch.setattr(paddle.amp, "decorate", decorate)
-    monkeypatch.setattr(amp, "_HALF", (paddle.float32,))  # so that what was cast is known by its type
+    monkeypatch.setattr(
+        model_wrappers, "_HALF", (paddle.float32,)
+    )  # so that what was cast is known by its type
     options = {"Global.use_amp": True, "Global.epoch_num": 1, "Global.save_teacher": True}
     train(tiny("distill", **options))
     goes_on = {**options, "Global.epoch_num": 2, "Global.checkpoints": str(tmp_path / "run" / "latest")}

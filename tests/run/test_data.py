@@ -18,7 +18,7 @@ from ppocr_ext.loop.events import Hook
 from ppocr_ext.loop.hooks.run_record import RunRecord
 from ppocr_ext.loop.session import train
 from ppocr_ext.run import context
-from ppocr_ext.run.datasets import label_files_of
+from ppocr_ext.run.data_check import label_files_of
 from ppocr_ext.run.run import Run
 
 

@@ -15,7 +15,7 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.cli.main import main
 from ppocr_ext.config import Config
 from ppocr_ext.issues import Issue
-from ppocr_ext.run.datasets import run_preflight
+from ppocr_ext.run.data_check import run_preflight
 from ppocr_ext.run.frame_counts import FrameCounts
 
 DIGITS = Charset(tuple("0123456789"))
@@ -67,7 +67,7 @@ def test_many_images_are_compared_by_path_alone(
     config = tiny("student", **values, **{"Global.allow_outside_data_dir": True})
     frames, said, found = {"Train": FrameCounts({}), "Eval": FrameCounts({})}, list[str](), list[Issue]()
     for most in (25, 24):
-        monkeypatch.setattr("ppocr_ext.run.data_warnings.MOST_READ", most)
+        monkeypatch.setattr("ppocr_ext.run.data_check.MOST_READ", most)
         run_preflight(config, DIGITS, frames, report=said.append, warn=found.extend)
         assert [issue.code for issue in found] == ["trained_samples"]
         assert any("compared by path" in text for text in said) == (most == 24)

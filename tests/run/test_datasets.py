@@ -11,7 +11,7 @@ from ppocr_ext.data.load_failures import LoadFailures
 from ppocr_ext.data.preflight_report import UnusableLimit
 from ppocr_ext.errors import DataError
 from ppocr_ext.host import open_host
-from ppocr_ext.run.datasets import label_file_dataset_class
+from ppocr_ext.run.loader_setup import label_file_dataset_class
 
 DECODE = {"DecodeImage": {"img_mode": "BGR", "channel_first": False}}
 CHANNEL_FIRST = {"DecodeImage": {"img_mode": "BGR", "channel_first": True}}

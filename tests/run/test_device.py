@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from ppocr_ext.run import device
-from ppocr_ext.run.device import is_amd_with_avx2, tune_cpu
+from ppocr_ext.run import context
+from ppocr_ext.run.context import is_amd_with_avx2, tune_cpu
 
 INFO = "processor\t: 0\nvendor_id\t: {vendor}\nmodel name\t: some\nflags\t\t: fpu sse2 {flags} bmi1\n"
 
@@ -35,6 +35,6 @@ def test_mkl_is_told_on_a_processor_of_amd_alone(monkeypatch, tmp_path, vendor, 
     if given is None:
         monkeypatch.delenv("MKL_DEBUG_CPU_TYPE")
     (tmp_path / "cpuinfo").write_text(INFO.format(vendor=vendor, flags="avx2"))
-    monkeypatch.setattr(device, "_CPU_INFO", tmp_path / "cpuinfo")
+    monkeypatch.setattr(context, "_CPU_INFO", tmp_path / "cpuinfo")
     tune_cpu()
     assert os.environ.get("MKL_DEBUG_CPU_TYPE") == expected

@@ -17,7 +17,7 @@ from ppocr_ext.cli.config import dry_check
 from ppocr_ext.config import Config
 from ppocr_ext.host import open_host
 from ppocr_ext.issues import Issue
-from ppocr_ext.loop import saving
+from ppocr_ext.loop import adapter
 from ppocr_ext.loop.session import train
 from ppocr_ext.synth.captcha import CaptchaOptions, CaptchaSource
 from ppocr_ext.synth.dataset_folder import DatasetFolder, make_folder
@@ -95,7 +95,7 @@ def test_every_config_is_run_or_like_one_that_is() -> None:
 def test_an_official_network_trains_and_is_evaluated(
     name: str, config: Callable[[str], Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(saving, "write_checkpoint", lambda *parts: None)  # a GB in all
+    monkeypatch.setattr(adapter, "write_checkpoint", lambda *parts: None)  # a GB in all
     train(config(name))
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     steps, evaluations = ([line for line in lines if line["kind"] == kind] for kind in ("train", "eval"))

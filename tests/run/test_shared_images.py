@@ -14,7 +14,7 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.data.preflight import check_label_files, check_lmdbs
 from ppocr_ext.data.preflight_report import PreflightReport
 from ppocr_ext.data.sample_rules import SampleRules
-from ppocr_ext.run.data_warnings import compare_images
+from ppocr_ext.run.data_check import compare_images
 
 RULES = SampleRules(Charset.default(), 5)
 NAMES = ["a.png", "b.png", "c.png", "d.png", "copy_of_a.png", "sub/../b.png", "./c.png", "in/d.png"]

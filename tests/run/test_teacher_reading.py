@@ -14,7 +14,7 @@ import pytest
 from error_codes import raises_code
 from tiny_runs import MULTI_SCALE
 
-import ppocr_ext.run.one_batch as one_batch_module
+import ppocr_ext.run.model_setup as model_setup
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.files import read_state
 from ppocr_ext.checkpoint.weights import state_digest
@@ -22,7 +22,8 @@ from ppocr_ext.errors import WeightsError
 from ppocr_ext.loop.session import train
 from ppocr_ext.modeling.heads.nrtr_head import END_ID, START_ID
 from ppocr_ext.run.context import RunContext, RunOptions, open_context
-from ppocr_ext.run.one_batch import LINES, likeness, one_batch, require_reading_teachers
+from ppocr_ext.run.dry_samples import one_batch
+from ppocr_ext.run.model_setup import LINES, likeness, require_reading_teachers
 from ppocr_ext.run.run import Run, build_network
 
 ALLOW = "Global.allow_untrained_teacher"
@@ -203,7 +204,7 @@ def test_a_training_is_the_same_with_and_without_the_reading(
         judged.append((texts, labels))
         return 1.0, 0.0
 
-    monkeypatch.setattr(one_batch_module, "likeness", passes)
+    monkeypatch.setattr(model_setup, "likeness", passes)
     states = []
     for name, allowed in (("without", True), ("with", False)):
         own = {
@@ -251,9 +252,7 @@ def test_arabic_texts_are_compared_as_they_are_written(
     }
     context = open_context(tiny("distill", **values), RunOptions("train"))
     found = []
-    monkeypatch.setattr(
-        one_batch_module, "likeness", lambda *pair: found.append(likeness(*pair)) or found[-1]
-    )
+    monkeypatch.setattr(model_setup, "likeness", lambda *pair: found.append(likeness(*pair)) or found[-1])
     for branch in ("ctc", "gtc"):
         require_reading_teachers(context, models_of(context, str, branch), ["Teacher"])
     assert [own for own, _ in found] == [1.0, 1.0]

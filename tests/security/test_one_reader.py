@@ -13,7 +13,7 @@ ALLOWED = {
     "ppocr_ext.io.resources": "shipped dictionaries, and one of the same size",
     "ppocr_ext.io.atomic": "/proc",
     "ppocr_ext.messages": "a word of a command line",
-    "ppocr_ext.run.device": "/proc/cpuinfo",
+    "ppocr_ext.run.context": "/proc/cpuinfo",
     "ppocr_ext.run.logs": "a log that it opens to write",
     "ppocr_ext.run.team": "what another process of the run has written",
     "ppocr_ext.run.loader": "an exception of a worker, in memory",

@@ -18,7 +18,7 @@ from ppocr_ext.losses import (
     MaskedDKDLoss,
 )
 from ppocr_ext.teacher_cache.lookup import MOST_DROPPED, branches_to_keep, reasons_against
-from ppocr_ext.teacher_cache.shards import dense_logits, top_classes
+from ppocr_ext.teacher_cache.store import dense_logits, top_classes
 
 PAIR = {"model_name_pairs": [["Student", "Teacher"]], "key": "head_out"}
 BOTH = {**PAIR, "multi_head": True}

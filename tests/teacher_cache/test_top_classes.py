@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ppocr_ext.teacher_cache.shards import TopClasses, dense_logits, top_classes
+from ppocr_ext.teacher_cache.store import TopClasses, dense_logits, top_classes
 
 
 @pytest.fixture

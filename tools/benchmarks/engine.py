@@ -22,7 +22,7 @@ from ppocr_ext.inference import runners
 from ppocr_ext.inference.comparison import BFLOAT16_TOLERANCE, TOLERANCE
 from ppocr_ext.inference.compiled import CompiledNetwork
 from ppocr_ext.modeling import EVAL, TRAIN, build_model
-from ppocr_ext.run.device import tune_cpu
+from ppocr_ext.run.context import tune_cpu
 
 TEACHER, STUDENT = "teacher, all outputs", "student, evaluation"
 NETWORK, COMPILED, BFLOAT16 = "network", "compiled", "compiled, bfloat16"

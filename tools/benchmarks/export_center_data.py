@@ -26,7 +26,7 @@ from ppocr_ext.io.resources import config_path
 from ppocr_ext.modeling import build_model
 from ppocr_ext.modeling.features import FeatureTap, classifier_of, ctc_head_of
 from ppocr_ext.run import compiled_models
-from ppocr_ext.run.device import tune_cpu
+from ppocr_ext.run.context import tune_cpu
 
 _REPEATED = "repeated.txt"
 _CHUNK = 32  # images read at a time

@@ -21,7 +21,7 @@ from benchmarks.step_data import batch_of_run, config_of
 from ppocr_ext.inference.graph import inference_copy
 from ppocr_ext.losses import build_loss
 from ppocr_ext.modeling import build_model
-from ppocr_ext.run.device import tune_cpu
+from ppocr_ext.run.context import tune_cpu
 from ppocr_ext.run.freezing import restrict_outputs
 
 OPERATIONS = 2  # of a multiply-add

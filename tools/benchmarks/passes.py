@@ -26,7 +26,7 @@ from ppocr_ext.host import open_host
 from ppocr_ext.modeling.features import FeatureTap
 from ppocr_ext.modeling.head_request import HeadRequest
 from ppocr_ext.run.compiled_models import LEAST_SAMPLES, model_to_evaluate
-from ppocr_ext.run.device import tune_cpu
+from ppocr_ext.run.context import tune_cpu
 from ppocr_ext.run.logs import quiet_host
 from ppocr_ext.run.run import Run
 

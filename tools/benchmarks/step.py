@@ -32,7 +32,7 @@ from ppocr_ext.losses import build_loss
 from ppocr_ext.modeling import TRAIN, build_model
 from ppocr_ext.modeling.recompute import recompute_blocks
 from ppocr_ext.optim import build_optimizer
-from ppocr_ext.run.device import tune_cpu
+from ppocr_ext.run.context import tune_cpu
 from ppocr_ext.run.freezing import restrict_outputs
 from ppocr_ext.run.model_wrappers import data_parallel
 from ppocr_ext.teacher_cache.lookup import CachedTeacher

@@ -21,7 +21,7 @@ from benchmarks.memory import peak_memory
 from benchmarks.step import PEER, Step, our_steps, peer_step, take_turns
 from benchmarks.step_data import CACHE, batch_of_run, config_of
 from ppocr_ext.errors import PPOCRExtError
-from ppocr_ext.run.device import tune_cpu
+from ppocr_ext.run.context import tune_cpu
 
 APART = ", a process for each thread"  # added to the name of a kind of step
 Group = dict[Connection, Any]  # the processes that do a step together

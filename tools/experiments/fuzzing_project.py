@@ -25,8 +25,7 @@ from ppocr_ext.loop.session import train
 from ppocr_ext.run.run import Run
 from ppocr_ext.synth.captcha import CaptchaOptions, CaptchaSource
 from ppocr_ext.synth.dataset_folder import DatasetFolder, make_folder
-from ppocr_ext.teacher_cache.shards import BranchForm
-from ppocr_ext.teacher_cache.store import CacheFacts
+from ppocr_ext.teacher_cache.store import BranchForm, CacheFacts
 
 _GOOD_STEPS = 3
 TINY: dict[str, Any] = yaml.safe_load("""

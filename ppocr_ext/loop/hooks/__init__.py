@@ -1,1 +1,1 @@
-"""Hooks of a run, one feature a file."""
+"""Hooks of a run, one feature each."""

@@ -1,4 +1,4 @@
-"""Say when a training has collapsed: each rule has a range, which the recorded healthy runs never leave.
+"""Rules that tell when a training has collapsed. Each rule has a range that recorded healthy runs never leave.
 
 ``healthy_runs.json`` beside this file has the ranges and the recorded runs; ``tools/experiments/healthy_runs.py``
 writes it.
@@ -13,28 +13,26 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HEALTHY_RUNS = Path(__file__).with_name("healthy_runs.json")
-IN_A_ROW = 3  # measurements; a single one may be an odd batch
-LEARNT = (
-    0.5  # accuracy from which a run has learnt to read; of labels of one digit, a tenth is right by chance
-)
+IN_A_ROW = 3  # measurements; a single one may come from an odd batch
+LEARNT = 0.5  # accuracy above which a run can read; labels of one digit give 0.1 by chance
 AT_GUESS = (
-    0.95  # of the loss of the best constant guess, above which a run has learnt nothing from its images
+    0.95  # share of the loss of the best constant guess; above it, a run has learnt nothing from its images
 )
-ALL_BLANK = 0.9995  # share of frames: a batch of short text lines has about so many frames
+ALL_BLANK = 0.9995  # share of frames that counts as all: a batch of short text lines has about 2,000 frames
 
 
 Ranges = Mapping[str, float]
 
 
 def healthy_ranges() -> Ranges:
-    """Return the last values that count as healthy, from the recorded runs.
+    """Return the limits of healthy values, from the recorded runs.
 
     Returns:
-        ``first_loss``: loss of the first step over that of chance; ``blank_probability``: mean over all frames;
-        ``blank_steps`` and ``same_text_steps``: for so many steps a run that has not learnt yet may read nothing but
-        blanks, or the same text in all images; ``nrtr_steps``: likewise, leave the next two ranges;
-        ``nrtr_end_share``: share of text lines whose first NRTR token is ``</s>``; ``nrtr_empty``: share of a fixed
-        batch that greedy NRTR decoding reads as empty; ``accuracy_drop``: of an evaluation below the best one.
+        ``first_loss``: loss of the first step divided by that of chance. ``blank_probability``: mean over all frames.
+        ``blank_steps``, ``same_text_steps``: number of steps in which a run may read only blanks, or the same text in
+        all images, before it has learnt. ``nrtr_steps``: the same for the next two limits. ``nrtr_end_share``: share of
+        text lines whose first NRTR token is ``</s>``. ``nrtr_empty``: share of a fixed batch in which greedy NRTR
+        decoding reads nothing. ``accuracy_drop``: difference of an evaluation to the best one.
     """
     content = json.loads(HEALTHY_RUNS.read_text(encoding="utf-8"))
     return {name: entry["limit"] for name, entry in content["ranges"].items()}
@@ -46,8 +44,8 @@ class Finding:
 
     Attributes:
         code: a key of :data:`CAUSES`.
-        text: what is wrong, with the value found and the range.
-        necks: what is wrong with necks that are too narrow: the most probable cause.
+        text: what is wrong, with the value and its range.
+        necks: descriptions of necks that are too narrow, the most probable cause.
     """
 
     code: str
@@ -114,12 +112,12 @@ CAUSES: dict[str, tuple[str, ...]] = {
 }
 
 
-# for so many steps a run that has not learnt yet may be in the state
+# the limit on the steps in which a run that has not learnt yet may be in a state
 _STEPS = {"only_blanks": "blank_steps", "same_text": "same_text_steps", "nrtr_ends": "nrtr_steps"}
 
 
 def _states(values: Mapping[str, float], ranges: Ranges) -> Iterator[tuple[str, bool, str]]:
-    """Yield each state that the values tell of: its code, whether it holds, and in words."""
+    """Yield (code, whether it holds, description) of each state that can be judged by the values."""
     if "blank_probability" in values:
         value = values["blank_probability"]
         limit = ranges["blank_probability"]
@@ -141,10 +139,10 @@ def _states(values: Mapping[str, float], ranges: Ranges) -> Iterator[tuple[str, 
 class StepRules:
     """All rules for the measurements of one sub-model's training steps.
 
-    A healthy run leaves each state again: it is found after :data:`IN_A_ROW` measurements.
+    A healthy run leaves each state again, so a state counts after :data:`IN_A_ROW` measurements.
 
     Args:
-        ranges: what is healthy.
+        ranges: result of :func:`healthy_ranges`.
         state: of a resumed run, from :meth:`state`.
     """
 
@@ -153,7 +151,7 @@ class StepRules:
         self._lasting = dict(state or {})
 
     def state(self) -> dict[str, Sequence[int]]:
-        """Return the measurements in a row and the step of the first, by code; of the states that go on now."""
+        """Return (number of measurements in a row, step of the first) of each current state, by code."""
         return self._lasting
 
     def see(self, step: int, values: Mapping[str, float], learnt: bool) -> list[Finding]:
@@ -161,8 +159,8 @@ class StepRules:
 
         Args:
             step: number of the step, from 1.
-            values: measured; without those that could not be.
-            learnt: an evaluation has reached :data:`LEARNT`.
+            values: the measurements.
+            learnt: True if an evaluation has reached :data:`LEARNT`.
         """
         findings = []
         for code, holds, text in _states(values, self._ranges):
@@ -210,14 +208,14 @@ def check_evaluation(
 def check_learning(
     loss: float, guess: float, values: Mapping[str, float], ranges: Ranges, necks: Sequence[str] = ()
 ) -> Finding:
-    """Return what a run that reads no text line right has not learnt, by the head that is evaluated.
+    """Return what a run that reads no text line correctly has not learnt, by the evaluated head.
 
     Args:
-        loss: of the head that is evaluated, against the labels; NaN if it was not measured.
-        guess: that of the best constant guess.
-        values: ``blank_share`` and ``nrtr_end_share``, as last measured.
-        ranges: what is healthy.
-        necks: what is wrong with necks that are too narrow.
+        loss: of the evaluated head; NaN if it was not measured.
+        guess: loss of the best constant guess.
+        values: the last ``blank_share`` and ``nrtr_end_share``.
+        ranges: result of :func:`healthy_ranges`.
+        necks: descriptions of necks that are too narrow.
     """
     conditions = {
         ("nrtr_ends", "the first NRTR token is </s> in most text lines"): "blank_share" not in values

@@ -1,8 +1,8 @@
 """Watch for a collapse of the training (``Global.on_collapse``), and for one that learns nothing from its images.
 
-A training that learns nothing stays at the loss of the best constant guess: one distribution, whatever the image
-shows. It has learnt how long the labels are and which characters are frequent. The losses of this comparison have no
-weight, no smoothing and no gradient.
+A training that learns nothing from its images stays at the loss of the best constant guess: the same distribution for
+every image. It has only learnt the lengths of labels and the frequencies of characters. The losses of this comparison
+have no weight, no smoothing and no gradient.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from ppocr_ext.loop.hooks.collapse_rules import (
     check_learning,
     healthy_ranges,
 )
-from ppocr_ext.loop.hooks.nrtr_reading import NrtrReader
+from ppocr_ext.loop.hooks.report_hook import NrtrReader
 from ppocr_ext.loop.incidents import layout_of
-from ppocr_ext.loop.proxies import MetricProxy
+from ppocr_ext.loop.step import MetricProxy
 from ppocr_ext.loop.step_values import ctc_logits, main_head, named_outputs, trained_outputs
 from ppocr_ext.losses import CTCLoss
 from ppocr_ext.losses.base_loss import PAD
@@ -43,23 +43,23 @@ from ppocr_ext.modeling.necks import narrow_necks
 from ppocr_ext.report.run_folder import short_loss_name
 from ppocr_ext.run.run import Run
 
-LEAST_EVERY = 10  # steps between two measurements, at least
-_BEST = "best accuracy"  # of the training, in the state
-SHORTEST = 300  # steps of a run that gets a notice; a shorter one may be at a constant guess at its third
-_COMPARED = 10  # batches: the last ones before a third and before the end
+LEAST_EVERY = 10  # smallest number of steps between two measurements
+_BEST = "best accuracy"  # key of the state
+SHORTEST = 300  # steps of the shortest run with a notice; shorter ones may be at a constant guess at a third
+_COMPARED = 10  # number of batches before a third and before the end
 _FIXED = 16  # images that NRTR reads at each evaluation
-FEW_LABELS = 4  # so many different labels a batch needs for a statement about equal predictions
-_ROWS = 12  # text lines of a batch: those of ten batches are compared in less than a second
+FEW_LABELS = 4  # different labels that a batch needs to judge equal predictions
+_ROWS = 12  # text lines of a batch; those of ten batches are compared in less than a second
 
 
 class CollapseWatch(Hook):
-    """Measure the outputs in every so many steps and at each evaluation; warn of a collapse, or stop (rank 0).
+    """Measure the outputs regularly and at each evaluation; warn of a collapse, or stop (a hook of process 0).
 
-    At a third of a run a notice says if the loss is still that of a constant guess; a run that finishes with an
-    accuracy of 0 gets a verdict.
+    At a third of the run, a warning tells if the loss is still that of a constant guess. If the run ends with an
+    accuracy of 0, ``run.json`` gets a verdict.
 
     Args:
-        every: steps between two measurements; at least :data:`LEAST_EVERY`.
+        every: steps between two measurements; raised to :data:`LEAST_EVERY`.
         add: writes an entry into ``run.json``.
 
     Attributes:
@@ -208,14 +208,14 @@ def measure_model(outputs: Mapping[str, Any], model: str | None, labels: Any) ->
     """Return the measurements of one sub-model in one training step.
 
     Args:
-        outputs: of the heads, as :func:`ppocr_ext.loop.step_values.head_outputs` names them.
+        outputs: of the heads, with the names of :func:`ppocr_ext.loop.step_values.head_outputs`.
         model: name of the sub-model; None for a model without sub-models.
         labels: CTC labels [B, L]; None if unknown.
 
     Returns:
-        ``blank_probability``, the mean over the frames; ``text_length``, the mean length of the texts that CTC reads;
-        ``distinct_texts``, how many of them differ (only for a batch with :data:`FEW_LABELS` different labels);
-        ``nrtr_end_share``, the share of text lines whose first NRTR token is ``</s>``. What has no output is missing.
+        ``blank_probability``: mean over the frames. ``text_length``: mean length of CTC's texts. ``distinct_texts``:
+        number of different texts (only for a batch with :data:`FEW_LABELS` different labels). ``nrtr_end_share``: share
+        of the text lines whose first NRTR token is ``</s>``. Heads without output have no measurements.
     """
     parts: dict[str, Any] = {}
     logits = ctc_logits(outputs, model)
@@ -250,10 +250,10 @@ def _texts(classes: np.ndarray) -> list[tuple[float, ...]]:
 
 
 def first_loss(losses: Mapping[str, Any], outputs: Mapping[str, Any], charset: Charset) -> dict[str, float]:
-    """Return ``first_loss``, the loss of an untrained network over that of chance: the greater one of CTC and NRTR.
+    """Return ``first_loss``, the loss of the first step divided by that of chance; the greater one of CTC and NRTR.
 
-    Chance is ln(classes) for each frame of CTC, as if each class were as probable as any other, and ln(classes) for
-    each character of NRTR. Of two sub-models the Student's counts; parts have their weight in the total.
+    By chance, all classes are equally probable: the loss is ln(classes) for each frame of CTC, and for each character
+    of NRTR. In a distillation, this is for the Student. Losses have their weights in the total.
     """
     named_ctc = [output for name, output in outputs.items() if name.split(".")[-1] in ("ctc", "")]
     frames = [output.shape[1] for output in named_ctc if output.ndim == 3]
@@ -261,21 +261,21 @@ def first_loss(losses: Mapping[str, Any], outputs: Mapping[str, Any], charset: C
     if frames:
         chance["ctc"] = max(frames) * math.log(charset.ctc_classes)
     by_name = {short_loss_name(name): float(np.mean(np.asarray(value))) for name, value in losses.items()}
-    if set(by_name) == {"loss"} and ("ctc" in chance) != ("gtc" in outputs):  # of a single head
+    if set(by_name) == {"loss"} and ("ctc" in chance) != ("gtc" in outputs):  # a single head
         by_name["ctc" if "ctc" in chance else "nrtr"] = by_name["loss"]
     ratios = [by_name[name] / chance[name] for name in chance if name in by_name]
     return {"first_loss": max(ratios)} if ratios else {}
 
 
 class HeadLosses(NamedTuple):
-    """What a head makes of n text lines.
+    """The losses of a head for n text lines.
 
     Attributes:
         losses: of each text line (CTC), or of each character and ``</s>`` (NRTR).
         label: class ids [n, L] of these lines, padded.
-        lengths: characters of each, [n].
+        lengths: number of characters of each, [n].
         frames: T of each, [n].
-        counts: how often each character is in the labels of whole batches, [C].
+        counts: frequency of each class in the labels of whole batches, [C].
     """
 
     losses: np.ndarray
@@ -286,25 +286,25 @@ class HeadLosses(NamedTuple):
 
     @classmethod
     def of_batches(cls, batches: Sequence[HeadLosses]) -> HeadLosses:
-        """Return those of all text lines of the batches."""
+        """Return the losses of all text lines of the batches."""
         *lines, counts = zip(*batches, strict=True)
         return cls._make([*map(np.concatenate, lines), np.sum(counts, axis=0)])
 
 
 @paddle.no_grad()
 def head_losses(logits: Any, label: Any, lengths: Any, is_ctc: bool) -> HeadLosses | None:
-    """Return the losses of a head; None if it cannot learn any of these labels.
+    """Return the losses of a head; None if none of these labels can be learnt.
 
     Args:
         logits: [B, T, C].
         label: class ids [B, L], of NRTR with ``<s>`` and ``</s>``.
         lengths: characters of each label.
-        is_ctc: whether the head is one of CTC, and not a decoder.
+        is_ctc: True for a CTC head, False for a decoder.
     """
     counts = np.bincount(label.numpy().ravel(), minlength=logits.shape[-1])
     counts[: 1 if is_ctc else END_ID + 1] = 0
     lengths = lengths.reshape([-1]).astype("int64")
-    # a decoder with as many places as its label has is not trained to predict the next character
+    # a decoder with as many positions as its label does not predict the next character
     is_next = paddle.full([len(label)], logits.shape[1] < label.shape[1])
     rows = (
         (frames_needed(label, lengths) <= logits.shape[1] if is_ctc else is_next).nonzero().flatten()[:_ROWS]
@@ -324,14 +324,14 @@ def head_losses(logits: Any, label: Any, lengths: Any, is_ctc: bool) -> HeadLoss
 
 
 def ctc_guess(lines: HeadLosses) -> float:
-    """Return the lowest mean CTC loss of the lines if all frames of all images have the same probabilities.
+    """Return the lowest mean CTC loss of the lines with the same probabilities in all frames of all images.
 
-    The characters share what the blank leaves in proportion to their counts; the blank's probability is searched.
+    The best probability of the blank is searched; the characters share the rest in proportion to their counts.
     """
 
     @cache
     def mean(odds: float) -> float:
-        """Return the loss for the logarithm of the odds of the blank."""
+        """Return the loss for the log-odds of the blank."""
         probabilities = lines.counts / lines.counts.sum() / (1 + np.exp(odds))
         probabilities[0] = 1 / (1 + np.exp(-odds))
         return float(constant_losses(lines, probabilities).mean())
@@ -343,10 +343,11 @@ def ctc_guess(lines: HeadLosses) -> float:
 
 
 def constant_losses(found: HeadLosses, probabilities: np.ndarray) -> np.ndarray:
-    """Return the CTC loss of each line, [n], if every frame has the same ``probabilities`` [C], the blank's first.
+    """Return the CTC loss of each line, [n], if every frame has the ``probabilities`` [C], with the blank first.
 
-    Thousands of classes would take seconds, and only those of a line count: its characters get numbers, equal
-    neighbours the same. The kernel's softmax then divides each frame by the sum of the line, which is put back.
+    To be fast with thousands of classes, only the characters of a line are used: they are numbered, with the same
+    number for equal neighbours. The kernel's softmax divides each frame by the sum of their probabilities, which is
+    undone.
     """
     label = found.label
     numbers = 1 + np.cumsum(np.diff(label, axis=1, prepend=label[:, :1]) != 0, axis=1)
@@ -359,10 +360,10 @@ def constant_losses(found: HeadLosses, probabilities: np.ndarray) -> np.ndarray:
 
 
 def decoder_guess(lines: HeadLosses) -> float:
-    """Return the lowest mean cross entropy of a decoder that knows the place of a character and nothing else.
+    """Return the lowest mean cross entropy of a decoder that only knows the position of a character.
 
-    At each place ``</s>`` has the share of the labels that end there; the characters share the rest in proportion to
-    their counts, at every place alike: so many places have too few labels to count each apart.
+    At each position, the probability of ``</s>`` is the share of the labels that end there. The characters share the
+    rest in proportion to their counts in all positions, since single positions have too few labels.
     """
     targets = lines.label[:, 1:]
     reached = (targets != PAD).sum(axis=0)

@@ -1,4 +1,4 @@
-"""Finish a run that no longer gets better: ``Global.early_stop``."""
+"""Finish a run that no longer improves: ``Global.early_stop``."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from ppocr_ext.run.run import Run
 
 
 class EarlyStop(Hook):
-    """Ask for the end after ``patience`` evaluations in a row without a better main indicator (a hook of rank 0).
+    """Stop after ``patience`` evaluations in a row without a better main indicator (a hook of process 0).
 
-    The loop's processes agree on the stop, and the run counts as finished. Its checkpoints keep the count, so that a
-    resumed run goes on counting.
+    All processes stop at the same step, and the run counts as finished. Checkpoints store the count for a resumed run.
 
     Args:
         patience: evaluations.
@@ -28,10 +27,10 @@ class EarlyStop(Hook):
         self._min_delta = min_delta or 0.0
 
     def on_start(self, run: Run, position: Position) -> None:
-        """Take up the count of the checkpoint.
+        """Continue the count of the checkpoint.
 
         Raises:
-            ConfigError: the run was stopped there, and would be stopped again.
+            ConfigError: the run has been stopped there, and would be stopped again.
         """
         self._indicator = run.metric.main_indicator
         state = run.hook_states.get(type(self).__name__, {})

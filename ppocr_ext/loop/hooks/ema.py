@@ -18,7 +18,7 @@ from ppocr_ext.run.run import Run
 
 
 def averaged_tensors(network: nn.Layer, frozen: frozenset[str]) -> dict[str, Any]:
-    """Return what is averaged, by its name in ``state_dict``: trained parameters, and BatchNorm's statistics.
+    """Return the averaged tensors by name in ``state_dict``: trained parameters and BatchNorm's statistics.
 
     Args:
         network: without a wrapper.
@@ -34,13 +34,12 @@ def averaged_tensors(network: nn.Layer, frozen: frozenset[str]) -> dict[str, Any
 
 
 class Ema(Hook):
-    """Keep an exponential moving average of the weights in float32, and evaluate with it (a hook of rank 0).
+    """Keep an exponential moving average of the weights in float32, and evaluate with it (a hook of process 0).
 
     After each step that changed the weights: ``average += (1 - d) * (weights - average)`` with
-    ``d = min(decay, (1 + n) / (10 + n))``, where ``n`` counts the steps averaged so far. So the first steps, which the
-    average would otherwise remember for a long time, soon have no part in it (as in TensorFlow's
-    ``ExponentialMovingAverage`` with ``num_updates``). The weights themselves, with which the training goes on, are
-    those of a run without an average, bit for bit.
+    ``d = min(decay, (1 + n) / (10 + n))``, where ``n`` is the number of averaged steps. So the average soon forgets the
+    first steps (as in TensorFlow's ``ExponentialMovingAverage`` with ``num_updates``). The trained weights are bit for
+    bit those of a run without an average.
 
     Args:
         decay: from 0 to 1.
@@ -64,7 +63,7 @@ class Ema(Hook):
         }
 
     def _current(self) -> dict[str, Any]:
-        """Return the weights by name in float32; of those in 16 bits the optimizer's masters."""
+        """Return the weights by name in float32; for 16-bit weights the optimizer's master weights."""
         masters = getattr(self._optimizer, "_master_weights", None) or {}
         exact = {name: masters.get(tensor.name, tensor) for name, tensor in self._tensors.items()}
         return {name: t if t.dtype == paddle.float32 else t.astype("float32") for name, t in exact.items()}
@@ -78,15 +77,13 @@ class Ema(Hook):
 
     @paddle.no_grad()
     def on_step(self, step: StepDone) -> None:
-        overflowed = not math.isfinite(
-            step.values.get("grad_norm", 0.0)
-        )  # the loss scaler left the weights alone
-        if overflowed or not (step.applied and step.is_whole):
+        # the norm is infinite where mixed precision skips a step
+        if not (step.applied and step.is_whole and math.isfinite(step.values.get("grad_norm", 0.0))):
             return
         count = self._updates
         weight = paddle.full([], 1.0 - min(self._decay, (1 + count) / (10 + count)))
         for name, tensor in self._current().items():
-            # Paddle has no call for a list of tensors that leaves the weights untouched
+            # one by one: Paddle's operators on lists of tensors would change the weights too
             self._average[name].lerp_(tensor, weight)
         self._updates += 1
 

@@ -20,10 +20,10 @@ _WITHOUT_ONNX = ("missing_package", "not_converted")  # errors after which only 
 
 
 class ExportHook(Hook):
-    """Write ``best_accuracy/inference`` (of a run without an evaluation ``latest/inference``) below the run folder.
+    """Write ``best_accuracy/inference`` into the run folder, or ``latest/inference`` of a run without an evaluation.
 
-    The folder is the one that PaddleOCR and PaddleX write. It runs on rank 0, and only for finished runs. An export
-    that fails does not make the run fail: its weights are saved.
+    PaddleOCR and PaddleX write the same folder. The hook runs in process 0, for finished runs only. If the export
+    fails, the run does not, since its weights are saved.
     """
 
     def on_start(self, run: Run, position: Position) -> None:
@@ -47,7 +47,7 @@ class ExportHook(Hook):
             paddle.set_device(device)  # the network was loaded on the CPU
 
     def _export(self, weights: list[str], output: Path, again: str) -> None:
-        """Export; ``again`` is the command that does."""
+        """Export the checkpoint; ``again`` is the command that does the same."""
         config = recogniser_config(self._run.folder, weights)
         host_path = self._run.options.host_path
         try:
@@ -56,7 +56,7 @@ class ExportHook(Hook):
             if error.code not in _WITHOUT_ONNX:
                 raise
             exported = export_trained(config, output, force=True, format="paddle", host_path=host_path)
-            # who has not installed the packages wants no ONNX
+            # without the packages, the user does not want ONNX
             level, again = (
                 (logging.INFO, "")
                 if missing_packages(FORMATS["onnx"].packages)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,24 +14,23 @@ from ppocr_ext.errors import ConfigError, MissingPackageError, PPOCRExtError
 from ppocr_ext.io.atomic import require_no_link, write_text
 from ppocr_ext.limits import read_text
 from ppocr_ext.loop.events import Outcome
-from ppocr_ext.messages import LOG, did_you_mean, near_match
+from ppocr_ext.messages import LOG
 from ppocr_ext.report.run_folder import short_loss_name
 
 _NOT_SCALARS = ("kind", "step", "losses", "time")
 _FLUSH_SECONDS = 10
 _ID_FILE = Path("wandb", "run_id.txt")
-_NOT_OPTIONS = ("config", "dir", "settings")  # of wandb.init; set by this package
-# Without network wandb itself waits 90 seconds at the start, and without end at the end.
+# Without a network, wandb itself waits 90 seconds at the start, and without limit at the end.
 _SECONDS = {"init_timeout": 30.0, "finish_timeout": 60.0}
 
 
 class Writer(ABC):
-    """Base of the writers; they are opened on rank 0 only.
+    """Base of the writers, which are opened in process 0 only.
 
-    A resumed run writes its record again from the lines that it keeps, so that no step is there twice.
+    A resumed run writes its record again from the lines that it keeps, so no step is there twice.
 
     Attributes:
-        package: the module it needs.
+        package: the module that the writer needs.
     """
 
     package: ClassVar[str]
@@ -51,17 +49,17 @@ class Writer(ABC):
 
     @abstractmethod
     def close(self, outcome: Outcome) -> None:
-        """End the record, once, however the run ended."""
+        """End the record; called once, however the run ended."""
 
 
 class LineScalars:
-    """Turn lines of ``metrics.jsonl`` into scalars by name, the same for every writer.
+    """Convert lines of ``metrics.jsonl`` to scalars by name, the same for every writer.
 
     ``train/loss``, ``train/lr``, ``train/ips``, ``train/grad_norm``, …; parts of the loss under short names,
     ``loss/ctc``; ``eval/acc``, ``eval/norm_edit_dis``, … and the best so far, ``eval/best_acc``.
 
     Args:
-        indicator: the metric that decides what the best is.
+        indicator: the metric that decides which evaluation is the best.
     """
 
     def __init__(self, indicator: str) -> None:
@@ -120,7 +118,7 @@ class TensorBoardWriter(_FileWriter):
     files = "events.out.tfevents.*"
 
     def _make(self, package: ModuleType, logs: Path) -> Any:
-        # a TensorBoard that is open drops what it has read from this step on
+        # an open TensorBoard then drops what it has read from this step on
         return package.SummaryWriter(str(logs), purge_step=0, flush_secs=_FLUSH_SECONDS)
 
     def _text_of(self, yaml: str) -> str:
@@ -144,19 +142,25 @@ class VisualDLWriter(_FileWriter):
 class WandbWriter(Writer):
     """Log to a run of Weights & Biases (``Global.use_wandb``, or a section ``wandb``).
 
-    The id of the run is kept in the run folder; a resumed run logs under the same id. Steps that
-    the server has already are not sent again.
+    The id of the run is stored in the run folder, and a resumed run logs under the same id. Steps that the server has
+    are not sent again.
     """
 
     package: ClassVar[str] = "wandb"
 
     def open(self, folder: Path, config: Config) -> None:
         wandb = import_package(self.package)
-        options = wandb_options(config)
+        section = config.at("wandb", default=Config())
+        if not isinstance(section, Config):
+            raise ConfigError(
+                f"wandb: found {section!r}, expected a section with keys such as project and name.",
+                code="bad_value",
+            )
+        # PaddleOCR's keys are those of wandb.init, but for `save_dir`
+        options = {key: value for key, value in section.thaw().items() if value is not None}
         id_file = folder / _ID_FILE
-        resumed = config.settings.checkpoints and id_file.is_file()
-        if resumed and not options.get("id"):
-            options["id"] = read_text(id_file).strip()
+        if config.settings.checkpoints and id_file.is_file():
+            options.setdefault("id", read_text(id_file).strip())
         save_dir = Path(options.pop("save_dir", None) or folder)
         save_dir.mkdir(parents=True, exist_ok=True)
         seconds = {name: value for name, value in _SECONDS.items() if hasattr(wandb.Settings(), name)}
@@ -169,14 +173,13 @@ class WandbWriter(Writer):
             )
         except (wandb.errors.Error, OSError) as error:
             raise PPOCRExtError(
-                f"Global.use_wandb: Weights & Biases cannot be used ({error}). Log in with `wandb login`; "
-                f"or write only to the run folder with WANDB_MODE=offline in the environment; or leave it out "
-                f"with -o Global.use_wandb=false.",
+                f"Global.use_wandb: Weights & Biases cannot be used ({error}). Fix: log in with `wandb login`; or "
+                f"write only to the run folder: WANDB_MODE=offline in the environment; or -o Global.use_wandb=false.",
                 code="service_unavailable",
             ) from error
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError) as error:  # also for a key that wandb.init does not have
             raise ConfigError(
-                f"wandb: wandb.init cannot use these values: {error}", code="bad_value"
+                f"wandb: wandb.init cannot use these keys: {error}", code="bad_value"
             ) from error
         write_text(id_file, f"{self._run.id}\n")
         LOG.info("wandb: %s", f"offline, in {self._run.dir}" if self._run.offline else self._run.url)
@@ -191,32 +194,8 @@ class WandbWriter(Writer):
         self._run.finish(exit_code=1 if outcome.status == "failed" else 0)
 
 
-def wandb_options(config: Config) -> dict[str, Any]:
-    """Return the section ``wandb``: PaddleOCR's keys, which are those of ``wandb.init``; ``save_dir`` is ``dir``.
-
-    Raises:
-        ConfigError: it is not a mapping, or has a key that ``wandb.init`` does not take.
-    """
-    section = config.at("wandb", default=None)
-    if section is not None and not isinstance(section, Config):
-        raise ConfigError(
-            f"wandb: found {section!r}, expected a section with keys such as project and name.",
-            code="bad_value",
-        )
-    options = {} if section is None else section.thaw()
-    known = set(inspect.signature(import_package("wandb").init).parameters) - set(_NOT_OPTIONS) | {"save_dir"}
-    for key in options:
-        if key not in known:
-            hint = did_you_mean(near_match(key, known, cutoff=0.6))
-            raise ConfigError(
-                f"wandb.{key}: wandb.init has no such key.{hint} One of: {', '.join(sorted(known))}.",
-                code="unknown_key",
-            )
-    return {key: value for key, value in options.items() if value is not None}
-
-
 def import_package(name: str) -> ModuleType:
-    """Import the module ``name``, which the extra of the same name installs.
+    """Import the module ``name`` of an extra.
 
     Raises:
         MissingPackageError: it is not installed, or cannot be imported.
@@ -225,7 +204,7 @@ def import_package(name: str) -> ModuleType:
     key = f"Global.use_{extra}"
     try:
         return importlib.import_module(name)
-    except Exception as error:  # also what a package raises that does not fit the others installed
+    except Exception as error:  # a package that does not fit the others may raise anything
         wrong = f"{name} cannot be imported ({type(error).__name__}: {error})"
         if isinstance(error, ModuleNotFoundError):
             wrong = f"{error.name or name} is not installed"
@@ -236,26 +215,22 @@ def import_package(name: str) -> ModuleType:
 
 
 def writers_for(config: Config) -> list[Writer]:
-    """Return the writers that ``config`` switches on, not yet opened; a section ``wandb`` does, as in PaddleOCR."""
-    with_wandb = config.settings.use_wandb
+    """Return the writers that ``config`` switches on, not yet opened; a section ``wandb`` is enough."""
+    settings = config.settings
+    with_wandb = settings.use_wandb
     if with_wandb is None:
         with_wandb = config.at("wandb", default=None) is not None
-    switches: list[tuple[type[Writer], object]] = [
-        (TensorBoardWriter, config.settings.use_tensorboard),
-        (VisualDLWriter, config.settings.use_visualdl),
-        (WandbWriter, with_wandb),
-    ]
-    return [writer() for writer, is_on in switches if is_on]
+    writers: list[Writer] = []
+    writers += [TensorBoardWriter()] if settings.use_tensorboard else []
+    writers += [VisualDLWriter()] if settings.use_visualdl else []
+    return writers + [WandbWriter()] if with_wandb else writers
 
 
 def require_packages(config: Config) -> None:
-    """Import what the writers of a run need, before anything heavy is done.
+    """Import the packages of the writers, before the run does anything that takes time.
 
     Raises:
         MissingPackageError: a package is not installed, or cannot be imported.
-        ConfigError: a key of the section ``wandb`` is not one of wandb's.
     """
     for writer in writers_for(config):
         import_package(writer.package)
-        if isinstance(writer, WandbWriter):
-            wandb_options(config)

@@ -1,7 +1,11 @@
-"""Write ``metrics.jsonl``: a line per window of steps and per evaluation; the source of all curves and writers."""
+"""Write ``metrics.jsonl``, the source of all curves and writers, and show progress on the terminal.
+
+Both have a line for each window of steps (``Global.print_batch_step``) and for each evaluation.
+"""
 
 from __future__ import annotations
 
+import datetime
 import json
 import math
 import time
@@ -11,21 +15,23 @@ from pathlib import Path
 from typing import Any
 
 import paddle
+from tqdm import tqdm
 
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.limits import read_text
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position, StepDone
 from ppocr_ext.loop.hooks.metric_writers import LineScalars, Writer
-from ppocr_ext.messages import LOG
-from ppocr_ext.report.run_folder import METRICS_FILE, metrics_line
+from ppocr_ext.messages import LOG, metric_text
+from ppocr_ext.metrics import space_note
+from ppocr_ext.report.run_folder import METRICS_FILE, metrics_line, short_loss_name
 from ppocr_ext.run.run import Run
 
 
 class Window:
-    """Add up steps until :meth:`close` returns their means, without a device sync at every step.
+    """Add up the values of steps; the losses stay on the device until :meth:`close` returns their means.
 
     Args:
-        state: of a window that a resumed run goes on with; images and time count anew.
+        state: of a window to continue in a resumed run; images and time are counted anew.
     """
 
     def __init__(self, state: Mapping[str, Any] | None = None) -> None:
@@ -41,12 +47,12 @@ class Window:
         self._began = self._last_step = time.perf_counter()
 
     def add(self, step: StepDone) -> None:
-        """Add one step; the losses stay on the device. One without effect counts only for the speed."""
+        """Add one step. A step that changed no weights counts only for the speed."""
         self._applied += step.applied
         for name, value in step.losses.items() if step.applied else ():
             self._sums[name] = self._sums[name] + value if name in self._sums else value
         for name, number in step.values.items() if step.applied else ():
-            if math.isfinite(number):  # an overflow that the scaler of mixed precision handles is not
+            if math.isfinite(number):  # the norm is infinite where mixed precision skips a step
                 self._values.setdefault(name, []).append(number)
         self.steps += 1
         self._images += step.images
@@ -54,7 +60,7 @@ class Window:
         self._last_step = time.perf_counter()
 
     def state(self) -> dict[str, Any]:
-        """Return what a resumed run goes on with; empty if the window has no step."""
+        """Return the state for a resumed run; empty if the window has no step."""
         if not self.steps:
             return {}
         sums = {name: total.astype("float32").numpy() for name, total in self._sums.items()}
@@ -68,10 +74,7 @@ class Window:
         self._last_step = now
 
     def close(self) -> tuple[dict[str, Any], float]:
-        """Return the means of the window as ``metrics.jsonl`` has them, and the seconds of a step; begin a new window.
-
-        A step without effect counts only for the speed. Evaluations do not.
-        """
+        """Return the means of the window for ``metrics.jsonl``, and the seconds of a step; begin a new window."""
         elapsed = max(time.perf_counter() - self._began, 1e-9)
         losses = {name: float(total.mean()) / self._applied for name, total in self._sums.items()}
         means = {
@@ -89,17 +92,16 @@ class Window:
 
 
 class MetricsLog(Hook):
-    """Write ``metrics.jsonl`` into the run folder (a hook of rank 0).
+    """Write ``metrics.jsonl`` into the run folder (a hook of process 0).
 
     A train line: ``{"kind": "train", "epoch", "step", "time", "lr", "loss", "losses": {…}, "ips", "grad_norm",
     "blank_share"}``; losses, ``grad_norm`` and ``blank_share`` are means over the window. An eval line:
-    ``{"kind": "eval", "epoch", "step", "time", "acc", "norm_edit_dis", …}``. ``time`` is seconds of training so far. A
-    number that is not finite is written as ``null``. Writers receive every line, so that numbers are computed in one
-    place.
+    ``{"kind": "eval", "epoch", "step", "time", "acc", "norm_edit_dis", …}``. ``time``: seconds of training so far.
+    A number that is not finite is written as ``null``. The writers receive every line, so they show the same numbers.
 
     Args:
-        every: steps in a window (``Global.print_batch_step``).
-        writers: they are opened, receive the lines, and are closed.
+        every: steps in a window.
+        writers: opened, given all lines, and closed by this hook.
     """
 
     def __init__(self, every: int, writers: Sequence[Writer] = ()) -> None:
@@ -116,7 +118,7 @@ class MetricsLog(Hook):
         self._before = earlier[-1]["time"] if earlier else 0.0  # seconds of training before this process
         indicator = run.metric.main_indicator
         self._scalars = LineScalars(indicator)
-        for writer in self._writers:  # one that cannot be opened leaves the record of an earlier run as it is
+        for writer in self._writers:  # before the file changes: a writer may fail
             writer.open(run.folder, run.config)
         now = time.time()
         for line in earlier:
@@ -142,7 +144,7 @@ class MetricsLog(Hook):
         self._write("eval", result.position, result.metrics)
 
     def on_end(self, outcome: Outcome) -> None:
-        with ExitStack() as ends:  # all of them, even if one raises
+        with ExitStack() as ends:  # close all, even if one raises
             for writer in self._writers:
                 ends.callback(writer.close, outcome)
             ends.callback(self._file.close)
@@ -166,9 +168,9 @@ class MetricsLog(Hook):
 
 
 def _lines_until(path: Path, step: int, unwritten: int) -> list[dict[str, Any]]:
-    """Return the lines of an earlier process up to ``step``; the steps after it are done again.
+    """Return the lines of an earlier process up to ``step``; later steps are done again.
 
-    The last ``unwritten`` steps before it belong to a window that will be written: a line of a part of it goes.
+    The last ``unwritten`` steps belong to a window that is still open; lines within it are left out too.
     """
     if not path.is_file():
         return []
@@ -176,7 +178,75 @@ def _lines_until(path: Path, step: int, unwritten: int) -> list[dict[str, Any]]:
     for text in read_text(path).splitlines():
         if line := metrics_line(text):
             lines.append(line)
-        else:  # cut off when the process was killed
+        else:  # the process was killed while it wrote
             LOG.warning("%s: skipped a line that was cut off", path)
     last = {"train": step - unwritten}
     return [line for line in lines if line["step"] <= last.get(line["kind"], step)]
+
+
+class ProgressBar(Hook):
+    """Show epoch, step, parts of the loss, learning rate, images per second and time left (a hook of process 0).
+
+    On a terminal there is a bar too.
+
+    Args:
+        every: steps between two lines.
+    """
+
+    def __init__(self, every: int) -> None:
+        self._every = every
+        self._seconds = 0.0  # of one step, smoothed, for the time left
+
+    def on_start(self, run: Run, position: Position) -> None:
+        self._indicator = run.metric.main_indicator
+        self._best = float(run.best.get(self._indicator, 0.0))
+        self._window = Window()
+        total = position.total_steps
+        done = position.global_step
+        if note := space_note(run.metric):
+            LOG.info("acc of the evaluations: %s", note)
+        if done:
+            LOG.info("resuming after step %d of %d", done, total)
+        # disable=None: no bar unless standard error is a terminal
+        self._bar = tqdm(total=total, initial=done, unit="step", dynamic_ncols=True, disable=None)
+
+    def on_step(self, step: StepDone) -> None:
+        self._window.add(step)
+        self._bar.update(1)
+        if self._window.steps < self._every:
+            return
+        means, seconds = self._window.close()
+        position = step.position
+        self._seconds = 0.7 * self._seconds + 0.3 * seconds if self._seconds else seconds
+        epoch = f"epoch {position.current_epoch}/{position.epochs}"
+        text = f"{_format_losses(means)}  lr {means['lr']:.3g}  {means['ips']:.1f} images/s"
+        self._bar.set_description(epoch)
+        self._bar.set_postfix_str(text)
+        done = position.global_step
+        total = position.total_steps
+        left = datetime.timedelta(seconds=round((total - done) * self._seconds))
+        line = f"{epoch}  step {done}/{total}  {text}  eta {left}"
+        # if the terminal has a bar, the line goes to the log file only
+        LOG.info(line, extra={"file_only": not self._bar.disable})
+
+    def on_eval(self, result: EvalDone) -> None:
+        # measurements of hooks are in metrics.jsonl only
+        names = [name for name in result.metrics if name != "fps" and not name.startswith("nrtr_")]
+        numbers = ", ".join(metric_text(name, result.metrics[name]) for name in names if "_epoch" not in name)
+        value = float(result.metrics.get(self._indicator, 0.0))
+        # the host saves `best_accuracy` also for an equal value
+        mark = "  (best so far)" if value > self._best else ""
+        self._best = max(self._best, value)
+        when = f"step {result.position.global_step}{' (the start weights)' if result.is_start else ''}"
+        LOG.info("eval at %s: %s%s", when, numbers, mark)
+        self._window.leave_out_pause()
+
+    def on_end(self, outcome: Outcome) -> None:
+        self._bar.close()
+
+
+def _format_losses(means: Mapping[str, Any]) -> str:
+    """Return a text such as ``loss 1.23 (ctc 0.90, nrtr 0.33)``."""
+    parts = [f"{short_loss_name(n)} {v:.3g}" for n, v in means["losses"].items()]
+    total = f"loss {math.nan if means['loss'] is None else means['loss']:.4g}"
+    return f"{total} ({', '.join(parts)})" if len(parts) > 1 else total

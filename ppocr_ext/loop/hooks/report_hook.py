@@ -1,35 +1,102 @@
-"""Write ``samples.json`` (samples of the last evaluation, errors first) and the page ``report.html`` with them."""
+"""Write ``samples.json`` (samples of the last evaluation, errors first) and the page ``report.html``."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import zip_longest
 from typing import Any
 
 import numpy as np
+import paddle
 
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position
-from ppocr_ext.loop.hooks.nrtr_reading import NrtrReader
-from ppocr_ext.loop.proxies import MetricProxy
+from ppocr_ext.loop.step import MetricProxy
+from ppocr_ext.losses.base_loss import required_outputs
 from ppocr_ext.messages import LOG, command_line
+from ppocr_ext.modeling import BaseModel, DistillationModel
+from ppocr_ext.modeling.head_request import HeadRequest
+from ppocr_ext.recognition.ctc_text import read_sequence
 from ppocr_ext.report.page_samples import SAMPLES_FILE, SampleSelection, normalised_png
 from ppocr_ext.report.run_page import REPORT_FILE, write_report
 from ppocr_ext.run.run import Run
 
-# each with its image as the model saw it: float [channels, height, width]
+_GREEDY = HeadRequest(frozenset({"gtc"}), decode=True, as_dict=False)
+
+
+class NrtrReader:
+    """Read images by greedy decoding with the NRTR branch of the evaluated sub-model.
+
+    Args:
+        run: a training run.
+
+    Attributes:
+        exists: True if this sub-model has an NRTR branch, and the loss trains it.
+    """
+
+    def __init__(self, run: Run) -> None:
+        network = run.network
+        name = None
+        if isinstance(network, DistillationModel):
+            name = getattr(run.metric, "key", None)
+            network = network.models.get(str(name))
+        head = getattr(network, "head", None)
+        has_branch = isinstance(network, BaseModel) and "gtc" in getattr(head, "branches", ())
+        self.exists = has_branch and (name, "gtc") in (required_outputs(run.loss) or ())
+        self._run = run
+        self._network = network
+
+    def read(self, images: Sequence[np.ndarray]) -> list[str]:
+        """Return the texts.
+
+        Args:
+            images: normalised, float [C, H, W]; narrower ones are padded with zeros on the right.
+        """
+        if len({image.shape[:2] for image in images}) > 1:
+            return [text for image in images for text in self.read([image])]
+        width = max(image.shape[2] for image in images)
+        padded = [np.pad(image, ((0, 0), (0, 0), (0, width - image.shape[2]))) for image in images]
+        amp = self._run.amp
+        model = self._run.model
+        was_training = model.training
+        model.eval()
+        try:
+            # not as a decorator: after a recursive call, Paddle's decorator leaves gradients switched off
+            with (
+                paddle.no_grad(),
+                paddle.amp.auto_cast(
+                    enable=amp.scaler is not None,
+                    custom_white_list=amp.white_list,
+                    custom_black_list=amp.black_list,
+                    level=amp.level,
+                    dtype=amp.dtype,
+                ),
+            ):
+                # not the instance's `forward`, which may be compiled anew for each shape
+                output: Any = BaseModel.forward(
+                    self._network, paddle.to_tensor(np.stack(padded)), request=_GREEDY
+                )
+        finally:
+            if was_training:
+                model.train()
+        ids = output["head_out"] if isinstance(output, dict) else output
+        sequences = zip(ids[0].numpy(), ids[1].numpy(), strict=True)
+        return [read_sequence(*each, self._run.charset).text for each in sequences]
+
+
+# each with its image as the model got it: float [channels, height, width]
 Samples = SampleSelection[tuple[dict[str, Any], np.ndarray]]
 
 
 def _kept(entry: dict[str, Any], image: np.ndarray) -> tuple[dict[str, Any], np.ndarray]:
-    return entry, image.copy()
+    return entry, image.copy()  # without a copy, the whole batch would stay in memory
 
 
 def _are_lines(decoded: Any) -> bool:
-    """Return True for the form ([(text, confidence), …], [(label, …), …]); some decoders return another."""
+    """Return True for the form ([(text, confidence), …], [(label, …), …]); some decoders return another form."""
     return (
         isinstance(decoded, tuple | list)
         and len(decoded) == 2
@@ -43,8 +110,8 @@ def _are_lines(decoded: Any) -> bool:
 class ReportHook(Hook):
     """Write ``samples.json`` at each evaluation, and ``report.html`` at the end, also after an error.
 
-    A hook of rank 0; it comes after the hooks that write what the page shows. The samples come from what the host
-    passes to the metric, so nothing is decoded twice. If the run trains an NRTR branch, its reading of them is added.
+    A hook of process 0, after the hooks that write what the page shows. The samples are those that the host passes to
+    the metric, so nothing is decoded twice. If the run trains an NRTR branch, its texts are added.
     """
 
     def on_start(self, run: Run, position: Position) -> None:
@@ -65,14 +132,13 @@ class ReportHook(Hook):
             label = str(truth[0])
             confidence = float(read[1])
             right = self._is_right(text, label)
-            if not text or not math.isfinite(confidence):  # the mean over no character
+            if not text or not math.isfinite(confidence):  # a mean over no characters
                 confidence = 0.0
             entry = {"label": label, "text": text, "confidence": round(confidence, 4), "right": right}
-            # a copy of the image, or the whole batch would be kept
             self._passing.add(right, confidence, partial(_kept, entry, image))
 
     def _end_selection(self) -> None:
-        """Keep what was selected. Training batches (``cal_metric_during_train``) end here too."""
+        """Keep the selection. Training batches (``cal_metric_during_train``) end here too."""
         self._seen = self._passing
         self._passing = SampleSelection()
 
@@ -94,7 +160,7 @@ class ReportHook(Hook):
         path = self._folder / REPORT_FILE
         try:
             write_report([self._folder], path)
-        except Exception as error:  # the weights are saved: a page must not make the run fail
+        except Exception as error:  # the weights are saved, so the run must not fail
             again = command_line("report", self._folder, "--debug")
             LOG.warning("no report: %s: %s (details: `%s`)", type(error).__name__, error, again)
         else:

@@ -1,4 +1,4 @@
-"""Write ``run.json``, ``config.yml``, ``host_config.json`` and ``preflight.json``: a run can be repeated from them."""
+"""Write ``run.json``, ``config.yml``, ``host_config.json`` and ``preflight.json``, so that a run can be repeated."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ppocr_ext.messages import LOG
 from ppocr_ext.optim.optimizers import trained_parts
 from ppocr_ext.report.run_folder import unevaluated
 from ppocr_ext.run.compiled_models import engine_names
-from ppocr_ext.run.datasets import preflight_json
+from ppocr_ext.run.data_check import preflight_json
 from ppocr_ext.run.run import Run
 
 
@@ -34,7 +34,7 @@ def _now() -> str:
 
 
 class RunRecord(Hook):
-    """Write the configs and ``run.json`` at the start (a hook of rank 0); ``run.json`` again later."""
+    """Write the configs and ``run.json`` at the start, and ``run.json`` again later (a hook of process 0)."""
 
     def on_start(self, run: Run, position: Position) -> None:
         self._run = run
@@ -76,7 +76,7 @@ class RunRecord(Hook):
         _write_json(self._path, self._record)
 
     def add(self, key: str, value: Any) -> None:
-        """Write one more entry, also after the end."""
+        """Add an entry to ``run.json``, also after the end."""
         self._record[key] = value
         _write_json(self._path, self._record)
 
@@ -110,14 +110,13 @@ class RunRecord(Hook):
 
 def _write_configs(run: Run) -> None:
     config = run.config
-    if config.at(
-        "Global.checkpoints", default=None
-    ):  # run.json has the checkpoint that this run resumes from
+    # run.json has the checkpoint that this run resumes from
+    if config.at("Global.checkpoints", default=None):
         config = config.with_values({"Global.checkpoints": None})
-    if run.official_weights:  # with a place of its own: what is computed is not read back
+    if run.official_weights:  # with a place of its own, since computed values are not read back
         records = Config(run.official_weights, "the weights that were loaded")
         config = config.with_values({"Global.official_weights": records})
-    # a reader who edits a computed value must learn why it has no effect
+    # tell a user who edits a computed value why that has no effect
     note = "\n# Computed again when this file is read; to set one of these by hand, take its path out.\ncomputed:"
     write_text(run.folder / "config.yml", config.to_yaml().replace("\ncomputed:", note, 1))
     _write_json(run.folder / "host_config.json", run.host_config)

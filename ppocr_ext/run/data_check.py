@@ -1,14 +1,20 @@
-"""Warn of data with which a training rarely succeeds or is not measured, though each sample is usable."""
+"""Check the samples of ``Train`` and ``Eval`` before a run.
+
+Unusable samples are counted. Warnings tell about data that is usable, but with which a training rarely succeeds, or is
+not measured correctly.
+"""
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import blake2b
+from pathlib import Path
 from posixpath import join, realpath, split
 from typing import Any
 
@@ -16,12 +22,206 @@ import numpy as np
 import paddle.distributed as dist
 from tqdm import tqdm
 
+from ppocr_ext.base.parts import BRANCHES, OF_LABEL_FILES, OF_LMDB
+from ppocr_ext.charset import Charset
+from ppocr_ext.check.data import reads_key
 from ppocr_ext.check.objective import long_warm_up
 from ppocr_ext.config import Config
 from ppocr_ext.data.batches import samples_per_step
-from ppocr_ext.data.preflight import BAR, UNSEEN_FIXES, SampleSource, open_sources
-from ppocr_ext.data.preflight_report import EXAMPLES, FileReport, PreflightReport
-from ppocr_ext.issues import Issue
+from ppocr_ext.data.preflight import (
+    BAR,
+    UNSEEN_FIXES,
+    SampleSource,
+    check_label_files,
+    check_lmdbs,
+    open_sources,
+)
+from ppocr_ext.data.preflight_report import EXAMPLES, FileReport, PreflightReport, UnusableLimit, limit_errors
+from ppocr_ext.data.sample_rules import FrameLimit, Gtc, SampleRules
+from ppocr_ext.errors import DataError
+from ppocr_ext.io.atomic import write_text
+from ppocr_ext.issues import Issue, report_issues
+from ppocr_ext.messages import LOG, printable
+from ppocr_ext.run.frame_counts import FrameCounts
+
+
+def second_label_kind(transforms: Any) -> Gtc | None:
+    """Return the kind of the second label that the transforms make: ``"nrtr"``, ``"sar"`` or None."""
+    kinds: dict[str, Gtc] = {BRANCHES["gtc"].encoder: "nrtr", BRANCHES["sar"].encoder: "sar"}
+    for entry in transforms or ():
+        name, options = next(iter(entry.items())) if isinstance(entry, Mapping) else (entry, None)
+        if name == "MultiLabelEncode":
+            return kinds.get((options or {}).get("gtc_encode") or BRANCHES["sar"].encoder)
+        if name in kinds:
+            return kinds[name]
+    return None
+
+
+def label_files_of(config: Config, mode: str) -> tuple[Path, ...]:
+    """Return the label files of ``Train`` or ``Eval``; empty for a dataset without label files."""
+    if not reads_key(config, mode, "label_file_list"):
+        return ()
+    files = config.at(f"{mode}.dataset.label_file_list", default=None) or ()
+    return tuple(Path(f) for f in ((files,) if isinstance(files, str) else files))
+
+
+def unusable_limit_of(config: Config) -> UnusableLimit:
+    """Return the limit by ``Global.max_unusable`` and ``Global.strict``."""
+    return UnusableLimit(config.settings.max_unusable, config.settings.strict)
+
+
+def run_preflight(
+    config: Config,
+    charset: Charset,
+    frames: Mapping[str, FrameCounts],
+    record: Path | None = None,
+    eval_section: str = "Eval",
+    seconds: float | None = None,
+    report: Callable[[str], None] = LOG.info,
+    config_warnings: Sequence[Issue] = (),
+    warn: Callable[[list[Issue]], None] | None = None,
+) -> dict[str, PreflightReport]:
+    """Check the data of each mode; return the reports by mode. Only label files and LMDBs are checked.
+
+    Args:
+        config: the configuration.
+        charset: its dictionary.
+        frames: T of the CTC output, for each mode to check (``"Train"``, ``"Eval"``); its notes are reported too.
+        record: the ``preflight.json`` to write, also if the data is not usable.
+        eval_section: name of the data of ``Eval`` in messages.
+        seconds: stop the check of each mode after this time; None checks every sample.
+        report: called with a summary of usable data.
+        config_warnings: warnings of the config check, which ``record`` gets too.
+        warn: called with the issues of the data; None: warnings are logged, and errors (with ``Global.strict`` all
+            issues) are raised.
+
+    Raises:
+        DataError: label files or LMDBs cannot be read, or more samples are unusable than
+            ``Global.max_unusable`` and ``Global.strict`` allow. The message covers all modes.
+        ConfigError: a key of these checks has a bad value.
+        InvalidConfigError: there is an issue of level error, or any issue with ``Global.strict``.
+    """
+    limit = unusable_limit_of(config)
+    names = {mode: eval_section if mode == "Eval" else mode for mode in frames}
+    found, errors = _check_sections(config, charset, frames, names, seconds, report)
+    if "Train" in found and all(map(limit.allows_report, found.values())):
+        found["Train"].warnings.extend(shared_image_warnings(config, found, report))
+    if record is not None and found:
+        content = preflight_json(found, config_warnings)
+        write_text(record, printable(json.dumps(content, indent=2, ensure_ascii=False)) + "\n")
+    _refuse_unusable({names[mode]: checked for mode, checked in found.items()}, errors, limit, record)
+    report_or_raise = partial(report_issues, strict=limit.strict)
+    (warn or report_or_raise)([issue for checked in found.values() for issue in checked.warnings])
+    return found
+
+
+def _check_sections(
+    config: Config,
+    charset: Charset,
+    frames: Mapping[str, FrameCounts],
+    names: Mapping[str, str],
+    seconds: float | None,
+    report: Callable[[str], None],
+) -> tuple[dict[str, PreflightReport], list[DataError]]:
+    """Check the data of each mode, and report usable data; return the reports by mode, and errors of unreadable data.
+
+    Arguments are those of :func:`run_preflight`; ``names`` has the name of each mode's data in messages.
+    """
+    limit = unusable_limit_of(config)
+    found: dict[str, PreflightReport] = {}
+    errors = []
+    for mode, count in frames.items():
+        try:
+            checked = _check_section(config, mode, charset, count.limit(required=mode == "Train"), seconds)
+        except DataError as error:
+            errors.append(DataError(f"{names[mode]}: {error}", code=error.code))
+            continue
+        if checked is not None:
+            found[mode] = checked
+            checked.warnings.extend(data_warnings(config, mode, checked, names[mode]))
+            if not limit.allows_report(checked):
+                continue
+            for text in filter(None, (checked.summary(), checked.frames_summary())):
+                report(f"{names[mode].lower()} data: {text}")
+        for text in count.notes(0 if checked is None else checked.most_frames):
+            report(text)
+    return found, errors
+
+
+def preflight_json(
+    reports: Mapping[str, PreflightReport], config_warnings: Sequence[Issue] = ()
+) -> dict[str, Any]:
+    """Return the content of ``preflight.json``: a report for each section, and a list of all warnings."""
+    warnings = [*config_warnings, *(issue for report in reports.values() for issue in report.warnings)]
+    return {
+        **{mode: report.to_json() for mode, report in reports.items()},
+        "warnings": [issue.to_json() for issue in warnings],
+    }
+
+
+def _refuse_unusable(
+    found: Mapping[str, PreflightReport],
+    errors: Sequence[DataError],
+    limit: UnusableLimit,
+    record: Path | None,
+) -> None:
+    """Raise one error for all data that cannot be read and all sections with too many unusable samples.
+
+    Args:
+        found: the reports, by the name of their data in messages.
+        errors: of data that cannot be read.
+        limit: of unusable samples.
+        record: the file with examples of them.
+
+    Raises:
+        DataError: there is such data.
+    """
+    texts = limit_errors(found, limit)
+    if texts and record is not None:
+        texts.append(f"{record} names the first {next(iter(found.values())).examples} of each reason.")
+    if not errors and not texts:
+        return
+    code = errors[0].code if errors else "too_many_unusable"
+    failure = DataError("\n".join([*map(str, errors), *texts]), code=code)
+    failure.record = record if texts else None
+    raise failure
+
+
+def sample_rules(config: Config, mode: str, charset: Charset, frames: FrameLimit | None) -> SampleRules:
+    """Return the rules by which a sample of ``mode`` is usable."""
+    return SampleRules(
+        charset,
+        config.settings.max_text_length,
+        second_label_kind(config.at(f"{mode}.dataset.transforms", default=None)),
+        frames,
+        config.settings.unknown_char,
+        # a bad image would change the result of an evaluation
+        image_check="decode" if mode == "Eval" else "header",
+        allow_outside_data_dir=config.settings.allow_outside_data_dir,
+        max_pixels=config.settings.max_image_pixels,
+        min_text_length=config.settings.min_text_length,
+    )
+
+
+def _check_section(
+    config: Config, mode: str, charset: Charset, frames: FrameLimit | None, seconds: float | None
+) -> PreflightReport | None:
+    dataset = config.at(f"{mode}.dataset")
+    name = dataset.get("name")
+    if name not in (*OF_LABEL_FILES, *OF_LMDB):
+        return None
+    rules = sample_rules(config, mode, charset, frames)
+    if name in OF_LMDB:
+        return check_lmdbs(dataset["data_dir"], rules, seconds=seconds)
+    return check_label_files(
+        label_files_of(config, mode),
+        dataset["data_dir"],
+        rules,
+        delimiter=dataset.get("delimiter", "\t"),
+        ds_width=bool(dataset.get("ds_width", False)),
+        seconds=seconds,
+    )
+
 
 _WARM_UP = "Optimizer.lr.warmup_steps"
 _DEFAULT_STEPS = 5000  # of the warm-up of LinearWarmupCosine
@@ -58,13 +258,13 @@ EqualImages = tuple[
 
 
 def data_warnings(config: Config, mode: str, report: PreflightReport, section: str) -> Iterator[Issue]:
-    """Yield an issue for each kind of doubt about the samples of ``Train`` or ``Eval``.
+    """Yield an issue for each kind of doubtful samples of ``Train`` or ``Eval``.
 
     Args:
         config: resolved.
         mode: ``"Train"`` or ``"Eval"``.
-        report: what preflight found there.
-        section: what messages call the data of ``mode``.
+        report: of preflight.
+        section: name of the data of ``mode`` in messages.
     """
     yield from _unseen(config, mode, report, section)
     yield from _cut_labels(config, mode, report, section)
@@ -76,13 +276,13 @@ def data_warnings(config: Config, mode: str, report: PreflightReport, section: s
 
 
 def _warning(config: Config, code: str, path: str, message: str, shown: str = "") -> Issue:
-    """Return a warning about the value at ``path``, which is called ``shown`` if that is given."""
+    """Return a warning about the value at ``path``, under the name ``shown`` if that is given."""
     where = "" if not path or config.node(path) is None else config.where(path)
     return Issue(code, "warning", shown or path, where, message)
 
 
 def _unseen(config: Config, mode: str, report: PreflightReport, section: str) -> Iterator[Issue]:
-    """Yield a warning for each reason why nothing can be read in images."""
+    """Yield a warning for each reason why images show no text."""
     key = "dataset.data_dir" if report.is_lmdb else "dataset.label_file_list"
     for reason, count in Counter(sample.reason for sample in report.unseen).most_common():
         if count < _FEW * report.looked_at:
@@ -96,10 +296,10 @@ def _unseen(config: Config, mode: str, report: PreflightReport, section: str) ->
 
 
 def _cut_labels(config: Config, mode: str, report: PreflightReport, section: str) -> Iterator[Issue]:
-    """Yield an issue if labels are in quotes or cut at a delimiter; an error for one that is part of ordinary text."""
+    """Yield an issue if labels are quoted or cut at a delimiter; an error if the delimiter is common in texts."""
     is_text = report.delimiter.strip(" ") in ("", ",")
     key, fix = _CUT_FIXES[is_text]
-    # not the same columns of numbers on each line, such as scores or widths
+    # files with equal columns of numbers on each line, such as scores or widths, are fine
     mixed = [file for file in report.files if len(file.further.kinds) > 1 or -1 in file.further.kinds]
     for code, files, text in (
         ("quoted_label", report.files, f"begin with a quotation mark, as in CSV. Fix: {_CSV_FIX}"),
@@ -112,7 +312,7 @@ def _cut_labels(config: Config, mode: str, report: PreflightReport, section: str
 
 
 def _examples(report: PreflightReport, files: Sequence[FileReport], code: str) -> str:
-    """Return the first lines that count as ``code``: the label, and what is left out after it."""
+    """Return examples of lines with the issue ``code``: the label, and the text that is cut off."""
     left_out = " without {!r}; the whole rest of the line is {!r}".format
     shown = [
         f"\n  {report.place(file.path, number)}: the label is {label[:_SHOWN]!r}"
@@ -127,12 +327,12 @@ def _examples(report: PreflightReport, files: Sequence[FileReport], code: str) -
 def shared_image_warnings(
     config: Config, found: Mapping[str, PreflightReport], report: Callable[[str], None]
 ) -> Iterator[Issue]:
-    """Yield a warning for each kind of samples that have the image of another one.
+    """Yield a warning for each kind of samples that share an image with another sample.
 
     Args:
         config: resolved.
-        found: what preflight found in ``Train``, and in ``Eval`` if that is checked.
-        report: takes a note if the contents of the images are not compared.
+        found: reports on ``Train``, and on ``Eval`` if that is checked.
+        report: called with a note if the contents of the images are not compared.
     """
     reports = [found[mode] for mode in ("Train", "Eval") if mode in found]
     by_content = sum(report.usable for report in reports) <= MOST_READ and not any(
@@ -167,7 +367,7 @@ def _few_frames(config: Config, report: PreflightReport) -> Iterator[Issue]:
 
 
 def _filtered_labels(config: Config, report: PreflightReport, section: str) -> Iterator[Issue]:
-    """Yield an error if the metric filters all labels away, a warning if some."""
+    """Yield an error if the metric removes all characters of all labels, a warning if it does so for some labels."""
     gone = report.usable - report.plain
     if not gone:
         return
@@ -191,20 +391,21 @@ def _long_warm_up(config: Config, report: PreflightReport) -> Iterator[Issue]:
 
 
 def compare_images(reports: Sequence[PreflightReport], by_content: bool) -> dict[str, EqualImages]:
-    """Return the usable samples whose image an earlier sample has, by kind; a kind without samples is left out.
+    """Return the usable samples that share an image with an earlier one, by kind; kinds without samples are left out.
 
-    Images are sorted by a hash, so memory grows by some 60 bytes for each sample.
+    Images are sorted by a hash, so each sample needs about 60 bytes of memory.
 
     Args:
-        reports: of Train, and of Eval if that is checked; one sample at least is usable.
+        reports: of Train, and of Eval if that is checked; at least one sample is usable.
         by_content: compare the contents of image files; False: their paths.
 
     Returns:
-        ``trained_samples``: those of Eval with an image of Train; ``conflicting_labels``: those with another label
-        than the first one; ``repeated_samples``: those with the label of one in another file of the same section.
+        ``trained_samples``: samples of Eval with an image of Train; ``conflicting_labels``: samples with another label
+        than the first one with this image; ``repeated_samples``: samples with the same label, in another file of the
+        same section.
 
     Raises:
-        DataError: label files or LMDBs cannot be read any more.
+        DataError: label files or LMDBs cannot be read anymore.
     """
     with tqdm(total=sum(report.usable for report in reports), desc="images", **BAR) as bar:
         rows = np.fromiter(_rows(reports, by_content, bar), _ROW)
@@ -243,7 +444,7 @@ def _rows(reports: Sequence[PreflightReport], by_content: bool, bar: tqdm) -> It
             folder, file = split(join(source.path if report.is_lmdb else report.data_dir, name))
             image = hash(f"{real_path(folder)}/{file}")
             if by_content:
-                with suppress(OSError):  # gone since it was checked
+                with suppress(OSError):  # removed since it was checked
                     content = source.image(line._replace(images=(name,))) or b""
                     image = int.from_bytes(blake2b(content, digest_size=8).digest(), "little", signed=True)
             yield image, hash(report.rules.encoded(line.label)), number
@@ -253,16 +454,18 @@ def _rows(reports: Sequence[PreflightReport], by_content: bool, bar: tqdm) -> It
 def _samples(
     reports: Sequence[PreflightReport],
 ) -> Iterator[tuple[PreflightReport, SampleSource, int, int, Any]]:
-    """Yield the report, source, usability, number there and item of each sample that was checked."""
+    """Yield (report, source, is usable, number in the source, item) of each checked sample."""
     for report in reports:
         sources = open_sources(report, [file.path for file in report.files])
-        for file, source in zip(report.files, sources, strict=False):  # of LMDBs, the last may not be checked
+        for file, source in zip(
+            report.files, sources, strict=False
+        ):  # the check may have stopped before the last LMDB
             for at, (is_usable, item) in enumerate(zip(file.lines, source.items(), strict=False), start=1):
                 yield report, source, is_usable, at, item
 
 
 def _equal_images(reports: Sequence[PreflightReport], numbers: Any, firsts: Any) -> EqualImages:
-    """Return samples by their ``numbers``, and by those of the first ones with their images."""
+    """Return the samples ``numbers`` with the first samples that have their images, ``firsts``."""
     order = np.argsort(numbers, kind="stable")[:EXAMPLES]
     pairs = list(zip(firsts[order].tolist(), numbers[order].tolist(), strict=True))
     wanted = {number for pair in pairs for number in pair}

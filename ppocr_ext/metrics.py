@@ -1,6 +1,6 @@
-"""Metrics by PaddleOCR's names: the accuracy of recognised lines, of one model or of several sub-models.
+"""Metrics by PaddleOCR's names: the accuracy of one model, or of several sub-models.
 
-``confusions`` and the report's count over a file of predictions compare whole texts, with their spaces.
+``confusions`` and the report's count over a predictions file compare whole texts, so spaces count there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ppocr_ext.errors import ConfigError
 from ppocr_ext.registry import METRICS
 
 SPACES_IGNORED = "spaces ignored (Metric.ignore_space: true)"
-# PaddleOCR adds this to the number of lines: 950 of 1000 is 0.9499999905, and without lines the accuracy is 0.
+# PaddleOCR adds this to the number of samples: 950 of 1000 give 0.9499999905, and no samples give 0.
 EPSILON = 1e-5
 
 
@@ -24,10 +24,10 @@ def build_metric(config: Mapping[str, Any], has_space: bool = False) -> Any:
 
     Args:
         config: the section.
-        has_space: the dictionary has the space: a metric that ignores spaces also returns ``acc_with_space``.
+        has_space: whether the dictionary has the space; a metric that ignores spaces then adds ``acc_with_space``.
 
     Raises:
-        ConfigError: no name, or an unknown name or key.
+        ConfigError: the name is missing, or a name or key is unknown.
     """
     options = dict(config)
     name = options.pop("name", None)
@@ -39,26 +39,26 @@ def build_metric(config: Mapping[str, Any], has_space: bool = False) -> Any:
 
 
 def space_note(metric: Any) -> str:
-    """Return the note for the numbers of a ``metric`` that ignores spaces; empty for others."""
+    """Return a note for the numbers of a ``metric`` that ignores spaces; empty for another metric."""
     return SPACES_IGNORED if getattr(metric, "ignore_space", False) else ""
 
 
 @METRICS.register()
 class RecMetric:
-    """Compute ``acc``, the share of correct lines, and ``norm_edit_dis``, 1 minus the mean normalised edit distance.
+    """Compute ``acc``, the share of correct samples, and ``norm_edit_dis``, 1 minus the mean normalised edit distance.
 
     Both ignore spaces unless ``ignore_space`` is False: ``"a b"`` read as ``"ab"`` is correct. If the dictionary
-    has the space, ``acc_with_space`` is the share of lines that are correct with their spaces.
+    has the space, ``acc_with_space`` is the share of samples that are correct with their spaces.
 
-    The numbers are PaddleOCR's: both divide by the number of lines + 1e-5, so that ``acc`` never quite reaches 1.
-    Without lines ``acc`` is 0 and ``norm_edit_dis`` is 1. If ``is_filter`` leaves nothing of both texts, they are
-    compared without it, while PaddleOCR counts them as equal, whatever was read.
+    The numbers are PaddleOCR's: both divide by the number of samples + 1e-5, so ``acc`` never quite reaches 1.
+    Without samples, ``acc`` is 0 and ``norm_edit_dis`` is 1. One rule differs: if ``is_filter`` removes all characters
+    of both texts, they are compared without the filter. In PaddleOCR such texts are always equal.
 
     Args:
-        main_indicator: ``acc`` or ``norm_edit_dis``: decides which checkpoint is the best.
+        main_indicator: ``acc`` or ``norm_edit_dis``, which decides which checkpoint is the best.
         is_filter: compare digits and ASCII letters only, in lower case.
         ignore_space: compare without spaces.
-        has_space: the dictionary has the space. Given by a run, not by a config.
+        has_space: whether the dictionary has the space. A run gives it, not a config.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class RecMetric:
         self.is_filter = is_filter
         self.ignore_space = ignore_space
         self._counts_spaces = has_space and ignore_space and not is_filter
-        self._totals = [0.0] * 4  # correct lines, correct with their spaces, distance, lines
+        self._totals = [0.0] * 4  # correct samples, correct with their spaces, distance, samples
 
     def __call__(
         self,
@@ -84,10 +84,10 @@ class RecMetric:
 
         Args:
             pred_label: (predictions, labels), each a list of (text, confidence).
-            batch: the loader's; PaddleOCR's loop passes it, it is not used.
+            batch: the loader's, which PaddleOCR's loop passes; not used.
 
         Returns:
-            The numbers for this batch alone.
+            The numbers of this batch.
         """
         pairs = [(prediction[0], label[0]) for prediction, label in zip(*pred_label, strict=True)]
         compared = [self._compared(*pair) for pair in pairs]
@@ -111,7 +111,7 @@ class RecMetric:
         return compared == expected
 
     def _compared(self, text: str, label: str) -> tuple[str, str]:
-        """Return the parts that are compared; if the filter leaves nothing of both texts, it is not used."""
+        """Return the compared parts of both texts; without the filter if it removes all of both."""
         pair = self.normalise(text), self.normalise(label)
         return pair if any(pair) else (self._without_spaces(text), self._without_spaces(label))
 
@@ -119,39 +119,39 @@ class RecMetric:
         return text.replace(" ", "") if self.ignore_space else text
 
     def get_metric(self) -> dict[str, float]:
-        """Return ``{"acc", "norm_edit_dis"}`` of all lines since the last call, and reset.
+        """Return ``{"acc", "norm_edit_dis"}`` of all samples since the last call, and reset.
 
-        ``"acc_with_space"`` is included if the dictionary has the space and it is ignored.
+        ``"acc_with_space"`` is added if the dictionary has the space and the metric ignores it.
         """
         rates = self._rates(*self._totals)
         self.reset()
         return rates
 
     def reset(self) -> None:
-        """Forget all lines."""
+        """Forget all samples."""
         self._totals = [0.0] * 4
 
     def _rates(
-        self, right: float, right_with_space: float, distance: float, lines: float
+        self, right: float, right_with_space: float, distance: float, samples: float
     ) -> dict[str, float]:
-        divisor = lines + EPSILON
+        divisor = samples + EPSILON
         with_space = {"acc_with_space": right_with_space / divisor} if self._counts_spaces else {}
         return {"acc": right / divisor, **with_space, "norm_edit_dis": 1 - distance / divisor}
 
 
 @METRICS.register()
 class DistillationMetric:
-    """Compute one ``base_metric_name`` for each sub-model that is decoded.
+    """Compute the metric ``base_metric_name`` for each sub-model that is decoded.
 
-    The numbers of the sub-model ``key`` keep their names (``acc``), those of the others have the name of the
-    sub-model as prefix (``Teacher_acc``).
+    The numbers of the sub-model ``key`` keep their names (``acc``); the others get the name of their sub-model as a
+    prefix (``Teacher_acc``).
 
     Args:
         key: the sub-model that decides which checkpoint is the best.
         base_metric_name: the metric of one model.
         main_indicator: which of its numbers decides.
-        has_space: the dictionary has the space. Given by a run, not by a config.
-        options: the base metric's own (``ignore_space``, ``is_filter``, …).
+        has_space: whether the dictionary has the space. A run gives it, not a config.
+        options: options of the base metric (``ignore_space``, ``is_filter``, …).
 
     Raises:
         ConfigError: ``key`` is missing, or the base metric is unknown.
@@ -183,7 +183,7 @@ class DistillationMetric:
 
     @property
     def ignore_space(self) -> bool:
-        """Return True if the base metric ignores spaces; False if that is not known."""
+        """Return whether the base metric ignores spaces; False if it has no such attribute."""
         return bool(getattr(self._empty, "ignore_space", False))
 
     def __call__(self, preds: Mapping[str, Any], batch: Any = None, **extra: Any) -> None:
@@ -218,10 +218,10 @@ class DistillationMetric:
         return numbers
 
     def is_right(self, text: str, label: str) -> bool:
-        """Return True if the base metric counts ``text`` as correct; if that is not known, if the texts are equal."""
+        """Return True if the base metric counts ``text`` as correct; without ``is_right``, if both are equal."""
         return bool(getattr(self._empty, "is_right", str.__eq__)(text, label))
 
     def reset(self) -> None:
-        """Forget all lines."""
+        """Forget all samples."""
         for metric in self._metrics.values():
             metric.reset()

@@ -39,14 +39,14 @@ def write_card(folder: Path, name: str, description: Description, sizes: Mapping
     """Write the card.
 
     Args:
-        folder: where to.
-        name: of the folder when it is published, which the lines of code use.
+        folder: of the export.
+        name: of the published folder, for the lines of code.
         description: of the model.
         sizes: bytes of each file.
     """
     warning = clients.width_warning(description.policy)
     if description.width is not None:
-        warning += f" The graph takes only inputs of width {description.width}, and fails on every other one."
+        warning += f" The graph takes only inputs of width {description.width}, and fails on others."
     parts = [
         f"# {description.model_name}: a text recogniser",
         f"Written by `ppocr-ext export` {__version__}.",
@@ -55,7 +55,7 @@ def write_card(folder: Path, name: str, description: Description, sizes: Mapping
         warning,
         *_accuracy(description),
         "## Read an image",
-        "Run these lines in the folder that holds this one, with the path of your image in place of `IMAGE`.",
+        "Run these lines in the parent folder of this one, with the path of your image in place of `IMAGE`.",
         *_lines(name, description, sizes),
         "## Files",
         _table(
@@ -78,7 +78,7 @@ def _facts(description: Description) -> dict[str, str]:
     policy = description.policy
     trained = description.trained
     characters = trained.charset.characters
-    of = f", sub-model {trained.sub_model}" if trained.sub_model else ""
+    sub_model = f", sub-model {trained.sub_model}" if trained.sub_model else ""
     data = _data(description.config, trained.weights.parent)
     names = {"acc": "accuracy", "norm_edit_dis": "1 - normalised edit distance", "best_epoch": "epoch"}
     metric = [f"{names.get(name, name)} {value:.4g}" for name, value in _metric(trained.weights).items()]
@@ -86,8 +86,8 @@ def _facts(description: Description) -> dict[str, str]:
         "network": f"{_network(trained.config)}; {description.parameters:,} parameters",
         "input": f"`x`: float32 [batch, 3, {policy.image_shape[1]}, {description.width or 'width'}], {policy.color}",
         "output": f"probabilities, float32 [batch, frames, {trained.charset.ctc_classes}]",
-        "characters": f"{len(characters):,}{', the space among them' if trained.charset.has_space else ''}",
-        "weights": f"{description.weights}{of}",
+        "characters": f"{len(characters):,}{', with the space' if trained.charset.has_space else ''}",
+        "weights": f"{description.weights}{sub_model}",
         "checkpoint": checkpoint_line(trained.weights, description.weights.removesuffix(".pdparams")),
         "on the data of Eval": ", ".join(metric),
         "training data": data.get("Train", ""),
@@ -97,7 +97,7 @@ def _facts(description: Description) -> dict[str, str]:
 
 
 def _accuracy(description: Description) -> list[str]:
-    """Return the accuracy under each width policy, if it was measured."""
+    """Return the section about the accuracy under each width policy; empty if it was not measured."""
     if not description.accuracy:
         return []
     rows = {
@@ -106,14 +106,14 @@ def _accuracy(description: Description) -> list[str]:
     }
     best = recommended(description.accuracy, description.policy.kind)
     return [
-        "Share of a labelled list that is read correctly, by width policy:",
+        "Accuracy on a label file, by width policy:",
         _table(rows),
         f"Recommended: {best}.",
     ]
 
 
 def _lines(name: str, description: Description, sizes: Mapping[str, int]) -> list[str]:
-    """Return headings and code for each client that the files suffice for."""
+    """Return headings and code for each client that can read the files."""
     policy = description.policy
     model = description.model_name
     code = {"ppocr-ext": clients.recognizer_lines(name)}
@@ -137,25 +137,25 @@ def _lines(name: str, description: Description, sizes: Mapping[str, int]) -> lis
         for heading, lines in code.items()
     ]
     note = (
-        "Give PaddleOCR 3.7 and RapidOCR one image at a time (`batch_size=1`). They fill up a batch to its widest "
-        "image, which changes what is read: of 500 lines of mixed width, another model read 67 differently in "
-        "PaddleOCR 3.7 with `batch_size=8` (pytest -m clients tests/clients)."
+        "Give PaddleOCR 3.7 and RapidOCR one image at a time (`batch_size=1`). They pad a batch to its widest image, "
+        "which can change the texts: of 500 text lines of mixed width, another model read 67 differently in PaddleOCR "
+        "3.7 with `batch_size=8` (pytest -m clients tests/clients)."
     )
     return [*parts, note] if policy.kind != "squash" else parts
 
 
 @dataclass(frozen=True, kw_only=True)
 class Description:
-    """What is known of an exported model.
+    """The facts about an exported model.
 
     Attributes:
         config: of the training, with all sub-models.
         trained: the recogniser.
         parameters: of the exported network.
-        model_name: under which PaddleOCR's 3.x client loads it.
-        policy: how images are prepared.
+        model_name: the name for PaddleOCR's 3.x client.
+        policy: prepares the images.
         width: the only width that the graph takes; None: every width.
-        accuracy: share of a labelled list that is read correctly, by width policy; empty if none was given.
+        accuracy: on a label file, by width policy; empty without such a file.
     """
 
     config: Config
@@ -218,13 +218,13 @@ def _network(config: Config) -> str:
 
 
 def _metric(weights: Path) -> dict[str, float]:
-    """Return the metric of these very weights; empty if they were not evaluated."""
-    found = own_metrics(weights.stem, Checkpoint(weights).train_state())
-    return {name: float(value) for name, value in found.items() if name not in ("fps", "step")}
+    """Return the metric of these weights; empty if they were not evaluated."""
+    metrics = own_metrics(weights.stem, Checkpoint(weights).train_state())
+    return {name: float(value) for name, value in metrics.items() if name not in ("fps", "step")}
 
 
 def _recipe(config: Config) -> str:
-    """Return losses, teacher and optimizer of the training in words; empty without a loss."""
+    """Return a line about losses, teacher and optimizer of the training; empty without a loss."""
     losses = [
         f"{name} {config.at((*path, 'weight'), default=1.0)}"
         for name, path in named_items(config, "Loss", "loss_config_list")
@@ -240,8 +240,8 @@ def _recipe(config: Config) -> str:
 
 
 def _data(config: Config, run_folder: Path) -> dict[str, str]:
-    """Return the data of ``Train`` and ``Eval`` in words, with the samples that the run counted."""
-    counted = read_record(run_folder, "preflight.json")
+    """Return a line about the data of ``Train`` and of ``Eval``, with the samples that the run counted."""
+    counts = read_record(run_folder, "preflight.json")
     data = {}
     for mode in ("Train", "Eval"):
         dataset = config.at(f"{mode}.dataset", default=None)
@@ -249,12 +249,12 @@ def _data(config: Config, run_folder: Path) -> dict[str, str]:
             continue
         files = dataset.get("label_file_list") or ()
         names = [Path(name).name for name in ([files] if isinstance(files, str) else files)]
-        count = finite_number(lookup(counted, mode, "usable"))
+        count = finite_number(lookup(counts, mode, "usable"))
         parts = [str(dataset.get("name")), *names, *([] if count is None else [f"{count:,.0f} samples"])]
         data[mode] = ", ".join(parts)
     return data
 
 
 def recommended(accuracy: Mapping[str, float], trained: str) -> str:
-    """Return the width policy with the highest accuracy; among equals the one of the training."""
+    """Return the width policy with the highest accuracy; of equal ones, that of the training."""
     return max(accuracy, key=lambda kind: (accuracy[kind], kind == trained))

@@ -1,10 +1,11 @@
-"""Write the lines that load an exported model in each client, with its width policy; imports no Paddle."""
+"""Write the lines of code that load an exported model in each client; imports no Paddle."""
 
 from __future__ import annotations
 
 import json
 import shlex
 import unicodedata
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from ppocr_ext.limits import MAX_INPUT_WIDTH
 from ppocr_ext.messages import did_you_mean, near_match
 from ppocr_ext.recognition.images import WidthPolicy
 
-CLIENT_WIDTH = MAX_INPUT_WIDTH  # of PaddleOCR's 3.x client
+CLIENT_WIDTH = MAX_INPUT_WIDTH  # the limit of PaddleOCR's 3.x client
 
 
 def shell_command(folder: str | Path, model_name: str, policy: WidthPolicy, engine: str | None = None) -> str:
@@ -28,23 +29,24 @@ def shell_command(folder: str | Path, model_name: str, policy: WidthPolicy, engi
 
 
 def width_warning(policy: WidthPolicy) -> str:
-    """Return what a user of the clients must know about the width of the input."""
+    """Return what users of the clients must know about the width of the input."""
     _, height, width = policy.image_shape
     if policy.kind == "squash":
         return (
             f"Every image is resized to {height} x {width} pixels, whatever its shape (policy squash). PaddleOCR 3.x "
-            f"does that only with input_shape [3, {height}, {width}]; without it texts are wrong, and nothing in "
-            f"inference.yml can ask for it."
+            f"does so only with input_shape [3, {height}, {width}], which inference.yml cannot set; without it texts "
+            f"are wrong."
         )
     if policy.kind == "pad":
         return (
             f"Images keep their aspect ratio at height {height}; longer ones are squeezed to {width} pixels (policy "
-            f"pad). PaddleOCR 3.x widens the input up to {CLIENT_WIDTH} pixels instead, so it may read these "
+            f"pad). PaddleOCR 3.x widens the input up to {CLIENT_WIDTH} pixels instead, so it may read long images "
             f"differently. Do not give it input_shape."
         )
     return (
-        f"Images keep their aspect ratio at height {height}, and the input is as wide as they need, at least {width} "
-        f"pixels (policy widen). PaddleOCR 3.x does the same up to {CLIENT_WIDTH} pixels. Do not give it input_shape."
+        f"Images keep their aspect ratio at height {height}; the input is as wide as the image needs, and at least "
+        f"{width} pixels (policy widen). PaddleOCR 3.x does the same up to {CLIENT_WIDTH} pixels. Do not give it "
+        f"input_shape."
     )
 
 
@@ -67,7 +69,7 @@ def _text(value: str) -> str:
 
 
 def rapidocr_options(folder: str, policy: WidthPolicy) -> dict[str, Any]:
-    """Return the ``params`` of RapidOCR 3.10 with which it reads the ONNX file, and nothing but text lines."""
+    """Return the ``params`` with which RapidOCR 3.10 reads the ONNX file, without detection and classification."""
     return {
         "Global.use_det": False,
         "Global.use_cls": False,
@@ -97,7 +99,7 @@ print(result.txts, result.scores)"""
 
 
 def _caller_image(policy: WidthPolicy) -> str:
-    """Return the lines that read an image for a client that takes it as it is, and cannot squash."""
+    """Return the lines that read an image for a client that does not squash it and does not reverse its channels."""
     lines = ['image = cv2.imread("IMAGE")']
     if policy.kind == "squash":
         _, height, width = policy.image_shape
@@ -108,7 +110,7 @@ def _caller_image(policy: WidthPolicy) -> str:
 
 
 def paddleocr2_options(folder: str, policy: WidthPolicy) -> list[str]:
-    """Return the options of PaddleOCR 2.10 with which it reads the ONNX file."""
+    """Return the options with which PaddleOCR 2.10 reads the ONNX file."""
     _, height, width = policy.image_shape
     algorithm = "SVTR" if policy.kind == "squash" else "SVTR_LCNet"
     return [
@@ -125,8 +127,8 @@ def paddleocr2_options(folder: str, policy: WidthPolicy) -> list[str]:
 def paddleocr2_lines(folder: str, policy: WidthPolicy) -> str:
     """Return the lines for PaddleOCR 2.10, which reads the ONNX file."""
     options = "\n".join(f"    {_text(option)}," for option in paddleocr2_options(folder, policy))
-    flip = ["image = image[:, :, ::-1].copy()"] if policy.color == "RGB" else []
-    lines = "\n".join(['image = cv2.imread("IMAGE")', *flip])
+    # its option --rec_algorithm=SVTR squashes
+    lines = _caller_image(replace(policy, kind="pad"))
     return f"""\
 import cv2
 import paddleocr  # before tools, which it makes importable
@@ -151,7 +153,7 @@ print(Recognizer({_text(folder)}).read("IMAGE"))"""
 
 
 def onnxruntime_lines(folder: str, policy: WidthPolicy) -> str:
-    """Return the lines for ONNX Runtime without another package than NumPy and OpenCV."""
+    """Return the lines for ONNX Runtime; they need only NumPy and OpenCV besides it."""
     _, height, width = policy.image_shape
     if policy.kind == "squash":
         size = f"columns = filled = {width}"
@@ -229,7 +231,7 @@ CLIENT_NAMES: tuple[str, ...] = (
     "PP-OCRv5_mobile_rec",
     *(f"{script}_PP-OCRv5_mobile_rec" for script in _SCRIPTS_OF_V5),
 )
-# The official recognisers of each backbone; the first is the one that is meant if nothing in the config names another.
+# The official recognisers of each backbone; the first is the default.
 _FAMILIES = {
     "SVTRv2": ("ch_SVTRv2_rec",),
     "RepSVTR": ("ch_RepSVTR_rec",),
@@ -238,22 +240,22 @@ _FAMILIES = {
     "PPHGNet_small": ("PP-OCRv4_server_rec",),
     "PPHGNetV2_B4": ("PP-OCRv5_server_rec",),
 }
-_OTHER = "PP-OCRv4_mobile_rec"  # bound to no engine that would look for another form of the model
+_OTHER = "PP-OCRv4_mobile_rec"  # for this name the client does not choose an engine that needs another form
 _KEYS = ("Global.pdx_model_name", "Global.model_name")  # PaddleX's key, and that of PaddleOCR 3.x
 
 
 def choose_name(config: Config, sub_model: str | None, charset: Charset, given: str | None = None) -> str:
-    """Return the client's name for a model.
+    """Return the name under which PaddleOCR's 3.x client loads a model.
 
     Args:
         config: of the training.
         sub_model: the entry of ``Architecture.Models`` that is exported; None in a config of one model.
         charset: its dictionary.
-        given: ``--model-name``; it comes before ``Global.pdx_model_name``, ``Global.model_name`` and the name of the
-            official recogniser with the same backbone.
+        given: ``--model-name``; without it, ``Global.pdx_model_name``, ``Global.model_name`` or the name of an
+            official recogniser with the same backbone is used.
 
     Raises:
-        ConfigError: the client does not know the name, or it would reorder texts that have no Arabic letters.
+        ConfigError: the client does not know the name, or would reverse texts without Arabic letters.
     """
     wanted = [("--model-name", given), *((key, config.at(key, default=None)) for key in _KEYS)]
     for source, name in wanted:
@@ -281,14 +283,14 @@ def _of_family(config: Config, path: tuple[str, ...]) -> str:
 def _check(name: str, source: str, charset: Charset) -> None:
     if name not in CLIENT_NAMES:
         raise ConfigError(
-            f"{source}: paddleocr 3.7 loads no model called {name}.{did_you_mean(near_match(name, CLIENT_NAMES, 0.6))} "
+            f"{source}: paddleocr 3.7 has no model {name}.{did_you_mean(near_match(name, CLIENT_NAMES, 0.6))} "
             f"Fix: leave it out, or give one of the names in docs/deploy.md.",
             code="unknown_model_name",
         )
     letters = "".join(charset.characters)
     if name.startswith("arabic_") and not any(unicodedata.bidirectional(each) == "AL" for each in letters):
         raise ConfigError(
-            f"{source}: under the name {name} the client reorders texts as Arabic, but the dictionary has no Arabic "
-            f"letter. Fix: give another name, or none.",
+            f"{source}: under the name {name} the client reverses texts, but the dictionary has no Arabic letter. Fix: "
+            f"give another name, or none.",
             code="arabic_name",
         )

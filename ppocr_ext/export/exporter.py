@@ -1,4 +1,4 @@
-"""Export one recogniser: write all its files, compare them with the network, and only then publish the folder."""
+"""Export one recogniser: write all its files, compare them with the network, then publish the folder."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from ppocr_ext.export.verify import (
     compare,
     eval_images,
     open_forms,
+    read_picture,
 )
 from ppocr_ext.inference.comparison import drawn_images
 from ppocr_ext.inference.formats import FORMATS, MODEL_FILES
@@ -32,7 +33,7 @@ from ppocr_ext.inference.graph import write_reader
 from ppocr_ext.inference.runners import NetworkEngine
 from ppocr_ext.io.atomic import atomic_folder, write_text
 from ppocr_ext.messages import LOG
-from ppocr_ext.recognition.ctc_text import is_reordered, read
+from ppocr_ext.recognition.ctc_text import is_reordered
 from ppocr_ext.recognition.images import Kind, WidthPolicy, read_image
 from ppocr_ext.recognition.opening import (
     CHARACTERS,
@@ -45,20 +46,20 @@ from ppocr_ext.recognition.opening import (
 from ppocr_ext.run.recogniser import TrainedRecogniser, load_recogniser
 
 BOTH = "both"  # all forms
-# all that an export may write; model.json is the last, and has the digests of the others
+# all files that an export may write; model.json comes last, since it has the digests of the others
 FILES = (*MODEL_FILES, INFERENCE_YML, CHARSET_FILE, CARD_FILE, MODEL_FILE)
-_COMPARED = 4  # images of Eval, besides the drawn ones
+_EVAL_IMAGES = 4  # for the comparison, besides the drawn ones
 
 
 @dataclass(frozen=True)
 class ExportedModel:
-    """What was written.
+    """A published export.
 
     Attributes:
-        folder: where to.
+        folder: with the files.
         description: of the model.
         sizes: bytes of each file.
-        comparisons: of each file with the network.
+        comparisons: of each form with the network.
     """
 
     folder: Path
@@ -76,7 +77,7 @@ def export_trained(
     old_dictionary: str | None = None,
     **options: Any,
 ) -> ExportedModel:
-    """Load a recogniser on the CPU, whatever device it was trained on, and export it.
+    """Load a recogniser on the CPU and export it; the device of its training does not matter.
 
     Args:
         config: as loaded, of one model or of a distillation, with its weights.
@@ -94,7 +95,7 @@ def export_trained(
 
 
 def load_on_cpu(config: Config, **choices: Any) -> TrainedRecogniser:
-    """Load a recogniser on the CPU, whatever its config says of devices.
+    """Load a recogniser on the CPU, without the devices of its config.
 
     Args:
         config: as loaded, of one model or of a distillation, with its weights.
@@ -125,15 +126,14 @@ def export_recogniser(
         output: the folder.
         format: a name in ``FORMATS``, or ``"both"`` for all of them.
         width: the only width that the graph takes, pixels; None: every width.
-        model_name: under which PaddleOCR's 3.x client loads it; None: see
-            :func:`ppocr_ext.export.clients.choose_name`.
+        model_name: the name for PaddleOCR's 3.x client; None: see :func:`ppocr_ext.export.clients.choose_name`.
         force: accept a folder that is not empty.
-        data: a label file to evaluate the width policies on, if any.
+        data: a label file for the accuracy of each width policy, if any.
         data_dir: start of its image paths; None: its own folder.
 
     Raises:
-        PPOCRExtError: something cannot be written, or computes something else than the network; the folder is then
-            as it was before.
+        PPOCRExtError: a file cannot be written, or computes other numbers than the network; the folder does not change
+            then.
     """
     policy = policy_of_width(WidthPolicy.from_config(trained.config), width)
     charset = trained.charset
@@ -154,7 +154,7 @@ def export_recogniser(
         for form in chosen:
             if form.write is not None:
                 form.write(folder, metadata)
-        pictures = [*map(Picture, eval_images(trained.config, _COMPARED)), *map(Picture, drawn)]
+        pictures = [*map(Picture, eval_images(trained.config, _EVAL_IMAGES)), *map(Picture, drawn)]
         comparisons = compare_files(folder, parts, pictures, any_width=width is None)
         for file in MODEL_FILES:
             if all(file not in form.files for form in chosen):
@@ -186,15 +186,15 @@ def policy_of_width(policy: WidthPolicy, width: int | None) -> WidthPolicy:
     _, height, trained = policy.image_shape
     if policy.kind == "squash" and width != trained:
         raise ConfigError(
-            f"--width {width}: this model squashes each image to {trained} pixels (`padding: false`), and reads "
-            f"no other width. Fix: --width {trained}, or leave it out.",
+            f"--width {width}: this model squashes each image to {trained} pixels (`padding: false`) and reads no "
+            f"other width. Fix: --width {trained}, or leave it out.",
             code="bad_width",
         )
     if policy.kind == "squash":
         return policy
     LOG.warning(
-        "--width %d: the graph fails on every other width, and longer images are squeezed. The client of PaddleOCR 3.x "
-        "widens its input, so it cannot use this model for them.",
+        "--width %d: the graph fails on other widths, and longer images are squeezed. The client of PaddleOCR 3.x "
+        "widens its input, so it cannot read long images with this model.",
         width,
     )
     return replace(policy, kind="pad", image_shape=(3, height, width))
@@ -203,7 +203,7 @@ def policy_of_width(policy: WidthPolicy, width: int | None) -> WidthPolicy:
 def compare_files(
     folder: Path, trained: RecognizerParts, pictures: Sequence[Picture], any_width: bool
 ) -> list[Comparison]:
-    """Compare what was written with the network, as ``ppocr-ext verify`` does.
+    """Compare the written files with the network, as ``ppocr-ext verify`` does.
 
     Args:
         folder: has the files of an export.
@@ -215,7 +215,7 @@ def compare_files(
         One comparison for each form.
 
     Raises:
-        ModelError: a file computes something else, or its engine fails.
+        ModelError: a file computes other numbers, or its engine fails.
         WeightsError: a file cannot be opened.
     """
     forms, failed = open_forms(folder, trained.policy, trained.reorder)
@@ -245,7 +245,7 @@ def accuracy_by_policy(
     """Return the share of samples whose text equals the label, by width policy.
 
     Args:
-        parts: the model, the policy that it was trained with, and its dictionary.
+        parts: the model, the policy of its training, and its dictionary.
         label_file: ``image<TAB>label`` lines.
         width: the only width that the model takes; None: every width.
         data_dir: start of image paths; None: the folder of the file.
@@ -268,9 +268,8 @@ def accuracy_by_policy(
         disable=None,
     ):
         count += 1
-        for each in policies:  # one image at a time: a batch needs one width
-            found = parts.probabilities(each.prepare(image)[None])[0]
-            right[each.kind] += read(found, parts.charset, reorder=parts.reorder).text == label
+        for policy in policies:  # one image at a time: a batch needs one width
+            right[policy.kind] += read_picture(replace(parts, policy=policy), image).text == label
     if not count:
         raise DataError(f"{label_file} has no sample. Fix: write `image<TAB>label` lines.", code="no_samples")
     return {kind: correct / count for kind, correct in right.items()}
@@ -284,7 +283,7 @@ def _samples(label_file: Path, folder: Path) -> Iterator[tuple[np.ndarray, str]]
 
 
 def write_charset(path: Path, charset: Charset, classes: int) -> None:
-    """Write one line for each class but the blank, in UTF-8; the space that ``use_space_char`` adds has a line too.
+    """Write one line for each class but the blank, in UTF-8, with the space if ``use_space_char`` adds it.
 
     Args:
         path: the file.
@@ -293,7 +292,7 @@ def write_charset(path: Path, charset: Charset, classes: int) -> None:
 
     Raises:
         ModelError: the network has another number of classes.
-        CharsetError: the file would be read as another list, as with a line break in a character.
+        CharsetError: a reader would get another list, since a character has a line break.
     """
     if classes != charset.ctc_classes:
         raise ModelError(
@@ -305,19 +304,19 @@ def write_charset(path: Path, charset: Charset, classes: int) -> None:
     read_back = tuple(path.read_bytes().decode("utf-8").removesuffix("\n").split("\n"))
     if read_back != charset.characters or any(line != line.strip("\r") for line in read_back):
         raise CharsetError(
-            f"{charset.name}: a character is or contains a line break, so that {path.name} would be read as another "
-            f"list. Fix: take it out of the dictionary, and train with the new one (--old-dict carries weights over).",
+            f"{charset.name}: a character contains a line break, so programs would read {path.name} wrongly. Fix: "
+            f"remove it from the dictionary, and train with the new one (--old-dict carries weights over).",
             code="bad_dictionary",
         )
 
 
 def onnx_metadata(charset: Charset, policy: WidthPolicy) -> dict[str, str]:
-    """Return the metadata with which ``inference.onnx`` is complete without the other files.
+    """Return the metadata of ``inference.onnx``, with which it can be read without the other files.
 
-    The dictionary has the key and the form of RapidOCR: lines, which it splits again by ``splitlines()``.
+    The dictionary has RapidOCR's key and format: lines, which RapidOCR splits by ``splitlines()``.
 
     Raises:
-        CharsetError: ``splitlines()`` would give another list, and every later class another character.
+        CharsetError: ``splitlines()`` would give another list.
     """
     text = "\n".join(charset.characters)
     lines = text.splitlines()
@@ -327,9 +326,9 @@ def onnx_metadata(charset: Charset, policy: WidthPolicy) -> dict[str, str]:
     breaks = [character for character in charset.characters if character.splitlines() != [character]]
     named = ", ".join("an empty line" if not c else "+".join(f"U+{ord(u):04X}" for u in c) for c in breaks)
     raise CharsetError(
-        f"{charset.name}: RapidOCR would split the dictionary into {len(lines)} characters in place of "
-        f"{len(charset.characters)}, since it has {named}. Fix: export with --format paddle, or take it out of "
-        f"the dictionary.",
+        f"{charset.name}: RapidOCR would split the dictionary into {len(lines)} characters (expected "
+        f"{len(charset.characters)}), since it has {named}. Fix: export with --format paddle, or remove it from the "
+        f"dictionary.",
         code="bad_dictionary",
     )
 
@@ -337,7 +336,7 @@ def onnx_metadata(charset: Charset, policy: WidthPolicy) -> dict[str, str]:
 def write_inference_yml(
     path: Path, model_name: str, image_shape: Sequence[int], color: str, characters: Sequence[str]
 ) -> None:
-    """Write the file, read it back as the client does, and compare.
+    """Write ``inference.yml``, read it as the client does, and compare.
 
     Args:
         path: the file.
@@ -363,14 +362,14 @@ def write_inference_yml(
     write_text(path, _text(model_name, image_shape, color, characters))
     if yaml.safe_load(path.read_bytes()) != expected:
         raise CharsetError(
-            f"{path.name}: the client would read other characters than the dictionary has. Fix: take control "
-            f"characters out of the dictionary.",
+            f"{path.name}: the client would read another dictionary. Fix: remove control characters from the "
+            f"dictionary.",
             code="bad_dictionary",
         )
 
 
 def _text(model_name: str, image_shape: Sequence[int], color: str, characters: Sequence[str]) -> str:
-    """Return the YAML: every character in double quotes, what cannot be printed as an escape."""
+    """Return the YAML: every character in double quotes; unprintable ones are escaped."""
     lines = [
         "Global:",
         f"  model_name: {model_name}",

@@ -52,10 +52,10 @@ class Verification:
 
     Attributes:
         reference: name of the reader that the others must equal.
-        rows: a comparison for each reader; the first is the reference with itself.
-        faults: of the folder itself, such as a file that was replaced.
-        notes: what could not be compared, and why.
-        unreadable: a message for each image that could not be read.
+        rows: a comparison for each reader; the first is the reference itself.
+        faults: of the folder, such as a file that was replaced.
+        notes: the reasons why a reader is not compared.
+        unreadable: a message for each image that cannot be read.
     """
 
     reference: str
@@ -81,21 +81,21 @@ def verify_export(
     with_clients: bool = True,
     trust_model: bool = False,
 ) -> Verification:
-    """Read images with everything that can read an export, and compare.
+    """Read images with all forms and clients of an export, and compare them with the trained network.
 
     Args:
-        folder: that ``ppocr-ext export`` wrote.
-        run: folder of the run or its config; None: the folder that holds the export, if its weights were exported.
+        folder: written by ``ppocr-ext export``.
+        run: folder of the run or its config; None: the parent folder of the export, if its weights were exported.
         options: of the run's config, as after ``-o``.
         host_path: a PaddleOCR checkout; None searches for a host.
-        images: files, folders, patterns, a label file; none: some of Eval and drawn ones.
+        images: files, folders, patterns, a label file; none: some images of Eval and drawn ones.
         data_dir: start of image paths in a label file; None: its own folder.
         tolerance: the largest difference of probabilities that is accepted.
         with_clients: also read with the clients that are installed.
-        trust_model: also run files that are not those of ``model.json``.
+        trust_model: also run files whose digest differs from ``model.json``.
 
     Raises:
-        PPOCRExtError: the folder, the run or all images cannot be read, or there is nothing to compare with.
+        PPOCRExtError: the folder, the run or all images cannot be read, or nothing can be compared.
     """
     exported = read_exported(folder)
     if not trust_model:  # a model is a program
@@ -119,8 +119,8 @@ def verify_export(
         readers, notes = open_clients(folder, exported, stack) if with_clients else ([], [])
         if not (forms or readers or failed):
             raise DataError(
-                f"{folder} has only one form of the model, and nothing to compare it with. Fix: give the run that it "
-                f"was exported from with --run.",
+                f"{folder} has only one form of the model, so nothing can be compared. Fix: give the run that was "
+                f"exported with --run.",
                 code="nothing_to_compare",
             )
         result.notes += notes
@@ -136,7 +136,7 @@ def verify_export(
         )
     if not result.rows[0].images:
         raise DataError(
-            f"no image can be read. The first: {''.join(result.unreadable[:1])}. Fix: correct the paths.",
+            f"no image can be read. The first error: {''.join(result.unreadable[:1])}. Fix: correct the paths.",
             code="no_images",
         )
     result.rows += [Comparison(name, largest=math.inf, faults=[str(error)]) for name, error in failed.items()]
@@ -157,7 +157,7 @@ def _config(exported: Exported, run: Path | None, options: Sequence[str]) -> Con
 
 
 def _network(config: Config, exported: Exported, host_path: str | None) -> RecognizerParts:
-    """Return the trained network with the width policy of its own config."""
+    """Return the trained network with the width policy of its config."""
     trained = load_on_cpu(config, host_path=host_path, model=exported.sub_model)
     policy = policy_of_width(WidthPolicy.from_config(trained.config), exported.width)
     return RecognizerParts(NetworkEngine(trained.network), policy, trained.charset)
@@ -197,7 +197,7 @@ def _pictures(
 
 
 def open_clients(folder: Path, exported: Exported, stack: ExitStack) -> tuple[list[Reader], list[str]]:
-    """Return a reader for each installed client that reads this export, and notes on the others.
+    """Return a reader for each installed client that can read this export, and notes about the others.
 
     Args:
         folder: of the export.
@@ -212,7 +212,7 @@ def open_clients(folder: Path, exported: Exported, stack: ExitStack) -> tuple[li
         except metadata.PackageNotFoundError:
             continue
         if not version.startswith(f"{release}."):
-            notes.append(f"{package} {version} is not compared: only version {release} is run from here")
+            notes.append(f"{package} {version} is not compared: only version {release} is supported")
         elif not exported.has(ONNX):
             notes.append(f"{package} {version} is not compared: it reads {ONNX}, which was not exported")
         else:
@@ -227,8 +227,8 @@ def open_clients(folder: Path, exported: Exported, stack: ExitStack) -> tuple[li
 
 
 def _own_policy(package: str, exported: Exported) -> WidthPolicy:
-    """Return how a client prepares images: it widens long ones unless it squashes them."""
-    # PaddleOCR 2.x reads the one width of a graph from its input
+    """Return the policy of a client, which widens long images unless it squashes them."""
+    # PaddleOCR 2.x finds the width of a graph of one width in its input
     takes_one_width = exported.width is not None and package == "paddleocr"
     if exported.policy.kind == "squash" or takes_one_width:
         return exported.policy

@@ -12,22 +12,22 @@ import numpy as np
 
 from ppocr_ext.charset import Charset
 
-# what PaddleOCR leaves in its order when it turns the text of an Arabic dictionary
+# PaddleOCR keeps the order of these characters when it reverses the text of an Arabic dictionary
 _LEFT_TO_RIGHT = re.compile(r"[a-zA-Z0-9 :*./%+-]")
 
 
 @dataclass(frozen=True)
 class Character:
-    """One character that was read.
+    """One character of a reading.
 
-    The columns are those of the frames in which the network sees it. CTC needs only one or two frames of a
-    character, so they lie in it and seldom cover it. A character of an NRTR decoder has none.
+    Its columns are those of the frames in which the network sees it. CTC needs only one or two frames for a character,
+    so the columns are inside the character and seldom cover it. A character of an NRTR decoder has no columns.
 
     Attributes:
         text: the character.
         confidence: its probability, from 0 to 1.
-        first_column: the first of its pixel columns in the image; None if they are not known.
-        last_column: the last one.
+        first_column: the first of its pixel columns in the image; None if unknown.
+        last_column: the last of them.
     """
 
     text: str
@@ -36,20 +36,20 @@ class Character:
     last_column: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the attributes for a JSON file, without columns that are not known."""
+        """Return the attributes for a JSON file, without unknown columns."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What was read from one image.
+    """The text of one image.
 
     Attributes:
-        text: the text; empty if nothing was read.
-        confidence: mean probability of the characters, 0.0 if there are none.
+        text: may be empty.
+        confidence: mean probability of the characters; 0.0 without characters.
         characters: each character with its own probability and its place in the image.
-        image: the path that was given, or the number of the image from 0.
-        error: why the image cannot be read; None if it was read.
+        image: the given path, or the number of the image, from 0.
+        error: the reason why the image cannot be read; None if it was read.
     """
 
     text: str = ""
@@ -59,7 +59,7 @@ class Reading:
     error: str | None = None
 
     def to_json(self, characters: bool = False) -> dict[str, Any]:
-        """Return the attributes for a JSON file; the characters only if they are asked for."""
+        """Return the attributes for a JSON file, with the characters if ``characters`` is true."""
         content: dict[str, Any] = {"image": self.image, "text": self.text, "confidence": self.confidence}
         if characters:
             content["characters"] = [character.to_json() for character in self.characters]
@@ -80,7 +80,7 @@ def read(probabilities: np.ndarray, charset: Charset, **options: Any) -> Reading
     """Return the text of one image.
 
     Args:
-        probabilities: float32 [T, C], a frame in each row; C is ``charset.ctc_classes``.
+        probabilities: float32 [T, C], one row for each frame; C is ``charset.ctc_classes``.
         charset: the dictionary.
         options: the other arguments of :func:`read_classes`.
     """
@@ -103,12 +103,12 @@ def read_classes(
         ids: int64 [T], the best class of each frame.
         best: float32 [T], its probability.
         charset: the dictionary.
-        pixels_per_frame: columns of the image for one frame, which need not be a whole number.
+        pixels_per_frame: columns of the image for one frame; may be a fraction.
         width: of the image, pixels; None: the columns of a character are not limited.
-        reorder: turn the text as PaddleOCR does for Arabic; None: as :func:`is_reordered` says.
+        reorder: reverse the text as PaddleOCR does for Arabic; None: use :func:`is_reordered`.
         image: the path of the image, or its number.
     """
-    classes, confidences = ids.tolist(), best.tolist()  # of so few numbers Python is the faster one
+    classes, confidences = ids.tolist(), best.tolist()  # for so few numbers Python is faster than NumPy
     edges = [frame for frame, each in enumerate(classes) if not frame or each != classes[frame - 1]]
     runs = [run for run in pairwise([*edges, len(classes)]) if classes[run[0]] != charset.blank_id]
     symbols = charset.ctc_symbols
@@ -122,7 +122,7 @@ def read_classes(
         )
         for start, end in runs
     )
-    # the mean of the frames as they follow each other, so that it equals PaddleOCR's in every bit
+    # the mean in the order of the frames, so that it equals PaddleOCR's in every bit
     confidence = float(best[[start for start, _ in runs]].mean()) if runs else 0.0
     if is_reordered(charset) if reorder is None else reorder:
         characters = _reordered(characters)
@@ -130,16 +130,16 @@ def read_classes(
 
 
 def is_reordered(charset: Charset) -> bool:
-    """Return True if PaddleOCR turns texts of this dictionary: the path of the file has ``arabic`` in it."""
+    """Return True if PaddleOCR reverses texts of this dictionary: if its path contains ``arabic``."""
     return charset.path is not None and "arabic" in str(charset.path)
 
 
 def _reordered(characters: tuple[Character, ...]) -> tuple[Character, ...]:
-    """Return the characters from the last to the first; Latin letters, digits and spaces in a row keep their order."""
+    """Return the characters from the last to the first; runs of Latin letters, digits and spaces keep their order."""
     groups: list[list[Character]] = []
     for latin, row in groupby(characters, lambda each: bool(_LEFT_TO_RIGHT.search(each.text))):
-        found = list(row)
-        groups += [found] if latin else [[each] for each in found]
+        run = list(row)
+        groups += [run] if latin else [[each] for each in run]
     return tuple(character for group in reversed(groups) for character in group)
 
 
@@ -147,13 +147,13 @@ START, END = "<s>", "</s>"
 
 
 def read_sequence(ids: np.ndarray, best: np.ndarray, charset: Charset, image: str | int = 0) -> Reading:
-    """Return the text of one image: the characters up to ``</s>``, without the ``<s>`` that they begin with.
+    """Return the text of one image: the characters up to ``</s>``, without the first ``<s>``.
 
-    Its characters have no columns, since a decoder sees the whole image at each step.
+    The characters have no columns, since a decoder sees the whole image at each step.
 
     Args:
-        ids: int64 [L], NRTR class ids; those of no class are skipped.
-        best: float32 [L], the probability of each.
+        ids: int64 [L], NRTR class ids; unknown ids are skipped.
+        best: float32 [L], the probability of each character.
         charset: the dictionary.
         image: the path of the image, or its number.
     """
@@ -166,6 +166,6 @@ def read_sequence(ids: np.ndarray, best: np.ndarray, charset: Charset, image: st
         if symbol and not (place == 0 and symbol == START):
             characters.append(Character(symbol, float(confidence)))
             confidences.append(confidence)
-    # of float32, so that it equals PaddleOCR's in every bit
+    # the mean of float32 numbers, so that it equals PaddleOCR's in every bit
     mean = float(np.mean(confidences)) if confidences else 0.0
     return Reading("".join([each.text for each in characters]), mean, tuple(characters), image)

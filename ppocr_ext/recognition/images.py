@@ -34,7 +34,6 @@ from ppocr_ext.messages import shortened
 
 # the path of a file, the bytes of an encoded image, or pixels: uint8 or uint16 [H, W] or [H, W, 1 | 3 | 4], BGR
 ImageSource = str | PathLike[str] | bytes | bytearray | memoryview | np.ndarray
-_TYPES = "the path of a file, the bytes of an encoded image, or a NumPy array [H, W] or [H, W, 3]"
 
 
 def is_image(source: Any) -> TypeGuard[ImageSource]:
@@ -45,9 +44,8 @@ def is_image(source: Any) -> TypeGuard[ImageSource]:
 def read_image(source: ImageSource) -> np.ndarray:
     """Return the pixels of an image: uint8 [H, W, 3], BGR.
 
-    A file and bytes are decoded as ``cv2.imdecode(…, IMREAD_COLOR)`` does, so as in training: transparency is
-    ignored, 16 bit become 8, and a photo is turned by its EXIF orientation. An array with the pixels of a file
-    gives the same.
+    A file and bytes are decoded as in training, by ``cv2.imdecode(…, IMREAD_COLOR)``: transparency is ignored, 16 bit
+    become 8, and a photo is turned by its EXIF orientation. An array with the pixels of a file gives the same result.
 
     Args:
         source: see ``ImageSource``.
@@ -62,7 +60,9 @@ def read_image(source: ImageSource) -> np.ndarray:
         return _decode(bytes(source), "the image")
     if not isinstance(source, str | PathLike):
         raise DataError(
-            f"an image cannot be a {type(source).__name__}. Fix: give {_TYPES}.", code="bad_value"
+            f"an image cannot be a {type(source).__name__}. Fix: give the path of a file, the bytes of an encoded "
+            f"image, or a NumPy array [H, W] or [H, W, 3].",
+            code="bad_value",
         )
     path = Path(fspath(source))
     try:
@@ -79,8 +79,10 @@ def _decode(content: bytes, name: str) -> np.ndarray:
     try:
         return np.asarray(decode_image(content))
     except PixelLimitError as error:
-        fix = "Fix: cut the text line out of it, or give its pixels as an array."
-        raise DataError(f"{name} ({len(content):,} bytes) {error}. {fix}", code="too_many_pixels") from error
+        raise DataError(
+            f"{name} ({len(content):,} bytes) {error}. Fix: cut out the text line, or give its pixels as an array.",
+            code="too_many_pixels",
+        ) from error
     except ValueError as error:
         raise DataError(f"{name} ({len(content):,} bytes) {error}", code="broken_image") from error
 
@@ -103,16 +105,16 @@ def _of_array(pixels: np.ndarray) -> np.ndarray:
 
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff", ".gif", ".jp2", ".pbm", ".pgm", ".ppm")
-_SHOWN = 3  # of the lines of a label file that cannot be read
+_SHOWN = 3  # unreadable lines of a label file that a message shows
 
 
 class ListedImage(NamedTuple):
     """One image to read.
 
     Attributes:
-        name: the path as given, as in the label file, or ``folder#12`` for a sample of an LMDB.
+        name: the path as the user or the label file gives it, or ``folder#12`` for a sample of an LMDB.
         place: the file, or the LMDB and the number of the sample.
-        label: the true text; None if it is not known.
+        label: the true text; None if it is unknown.
     """
 
     name: str
@@ -120,7 +122,7 @@ class ListedImage(NamedTuple):
     label: str | None = None
 
     def source(self) -> ImageSource:
-        """Return what :func:`ppocr_ext.recognition.images.read_image` takes."""
+        """Return the argument for :func:`read_image`."""
         if isinstance(self.place, Path):
             return self.place
         environment, number = self.place
@@ -128,11 +130,11 @@ class ListedImage(NamedTuple):
 
 
 class ImageList(NamedTuple):
-    """The images that were found, and the places and the lines of label files that name none.
+    """A list of images, and messages about places and lines of label files without an image.
 
     Attributes:
-        images: in the order of the places; those of a folder by their path.
-        bad_lines: ``file:12: why``, or why a place has no images.
+        images: in the order of the places; images of a folder are sorted by their path.
+        bad_lines: ``file:12: reason``, or the reason why a place has no images.
     """
 
     images: list[ListedImage]
@@ -147,20 +149,20 @@ class ImageList(NamedTuple):
 
     @property
     def has_labels(self) -> bool:
-        """True if the true text of an image is known."""
+        """True if at least one image has a label."""
         return any(image.label is not None for image in self.images)
 
 
 def list_images(places: Iterable[str], data_dir: str | Path | None = None) -> ImageList:
-    """Return the images that ``places`` name.
+    """Return the images at ``places``.
 
     Args:
         places: each an image, a folder (with its subfolders), a folder of an LMDB, a pattern (``scans/*.png``,
             ``scans/**/*.png``), or a label file: ``path<TAB>label`` in each line.
-        data_dir: folder that the paths of label files start from; None: the folder of the label file.
+        data_dir: folder in which the paths of label files start; None: the folder of the label file.
 
     Raises:
-        DataError: a place that is not an image does not exist, no place has images, or a label file cannot be read.
+        DataError: a folder or label file does not exist, a label file cannot be read, or no place has images.
     """
     found = ImageList([], [])
     empty = []
@@ -177,9 +179,7 @@ def list_images(places: Iterable[str], data_dir: str | Path | None = None) -> Im
                 if inner.is_dir() or inner.suffix.lower() in SUFFIXES:
                     found.images.extend(images_in(inner) if inner.is_dir() else [ListedImage(match, inner)])
         elif path.suffix.lower() in SUFFIXES:
-            found.images.append(
-                ListedImage(place, path)
-            )  # reported when it is read, as one of a label file is
+            found.images.append(ListedImage(place, path))  # read_image reports a missing file
         else:
             raise DataError(
                 f"{place}: no such file or folder. Fix: give an image, a folder, a pattern in quotes, a label file or "
@@ -197,8 +197,11 @@ def list_images(places: Iterable[str], data_dir: str | Path | None = None) -> Im
 def _nothing(place: str, bad_lines: list[str]) -> DataError:
     """Return the error of a place without images."""
     if bad_lines:
-        said = f"{place} is neither an image nor a label file: {shortened(bad_lines, _SHOWN, '; ')}"
-        return DataError(f"{said}. Fix: write `path<TAB>label` in each line.", code="no_images")
+        return DataError(
+            f"{place} is neither an image nor a label file: {shortened(bad_lines, _SHOWN, '; ')}. Fix: write "
+            f"`path<TAB>label` in each line.",
+            code="no_images",
+        )
     matches = glob.has_magic(place) and not Path(place).exists()
     what = f"no image matches {place}" if matches else f"{place} has no images"
     return DataError(
@@ -208,7 +211,7 @@ def _nothing(place: str, bad_lines: list[str]) -> DataError:
 
 
 def images_in(folder: Path) -> Iterator[ListedImage]:
-    """Yield the images in a folder and below it: of LMDBs if it has some, else the files."""
+    """Yield the images in a folder and its subfolders: the samples of its LMDBs if it has any, else the files."""
     files = sorted(Path(parent, name) for parent, _, names in os.walk(folder) for name in names)
     if any(file.name == DATA_FILE for file in files):
         for environment in open_sets(folder):
@@ -237,25 +240,25 @@ def _add_file(found: ImageList, file: Path, data_dir: str | Path | None) -> None
 Kind = Literal["pad", "squash", "widen"]
 Color = Literal["BGR", "RGB"]
 _KINDS: dict[str, Kind] = {PAD: "pad", SQUASH: "squash", WIDEN: "widen"}
-# of each value of a pixel, in the order of PaddleOCR's operations; a table is faster than they are
+# the normalised value for each value of a pixel; a table is faster than the operations, and equal in every bit
 _NORMALISED = (np.arange(256, dtype=np.float32) / np.float32(255) - np.float32(0.5)) / np.float32(0.5)
-_PIXELS = ("ignore_orientation", "channel_first")  # options of DecodeImage that are not followed
+_UNSUPPORTED = ("ignore_orientation", "channel_first")  # options of DecodeImage
 
 
 @dataclass(frozen=True)
 class WidthPolicy:
-    """Say what width an image gets in front of the network, and how its pixels are normalised.
+    """Determine the width of the network's input for an image, and resize and normalise the image.
 
-    The height is always that of ``image_shape``. Pixels become (x / 255 - 0.5) / 0.5; what is filled up is 0.
+    The height is always that of ``image_shape``. Pixels become (x / 255 - 0.5) / 0.5; padding is 0.
 
     Attributes:
-        kind: ``"pad"``: keep the aspect ratio, fill up on the right to the width of ``image_shape``, squeeze what
-            is longer. ``"squash"``: always that width (``padding: false``). ``"widen"``: keep the aspect ratio, a
-            longer image makes a wider input (``eval_mode: true``).
+        kind: ``"pad"``: keep the aspect ratio, pad on the right to the width of ``image_shape``, and squeeze longer
+            images to that width. ``"squash"``: resize to that width (``padding: false``). ``"widen"``: keep the aspect
+            ratio; a longer image makes a wider input (``eval_mode: true``).
         image_shape: (3, height, width).
         color: order of the channels that the network takes.
-        max_width: limit of ``"widen"``, beyond which an image is squeezed. PaddleOCR's transform has none (None), so a
-            PNG of 662 bytes can ask for gigabytes; :meth:`from_config` sets ``MAX_INPUT_WIDTH``.
+        max_width: limit of ``"widen"``; longer images are squeezed to it. PaddleOCR's transform has no limit (None), so
+            a PNG of 662 bytes can need gigabytes; :meth:`from_config` sets ``MAX_INPUT_WIDTH``.
     """
 
     kind: Kind
@@ -267,14 +270,14 @@ class WidthPolicy:
         """Check the values.
 
         Raises:
-            DataError: a value is not one of those above.
+            DataError: a value is not allowed.
         """
         known = self.kind in get_args(Kind) and self.color in COLORS
         sizes = are_positive_numbers(self.image_shape, 3) and self.image_shape[0] == 3
         if not known or not sizes or not are_positive_numbers((self.max_width or 1,), 1):
             raise DataError(
-                f"a width policy has a kind of {', '.join(get_args(Kind))}, a color of {', '.join(COLORS)}, the "
-                f"image_shape [3, height, width], and as max_width pixels or None (found {vars(self)}).",
+                f"a width policy needs a kind ({', '.join(get_args(Kind))}), a color ({', '.join(COLORS)}), an "
+                f"image_shape [3, height, width], and a max_width in pixels or None (found {vars(self)}).",
                 code="bad_value",
             )
 
@@ -283,7 +286,7 @@ class WidthPolicy:
         """Return the policy of the transforms of ``Eval``.
 
         Raises:
-            ConfigError: they prepare images in a way that this class does not compute.
+            ConfigError: this class does not support these transforms.
         """
         resizing = [name for name, _ in _of_pixels(config) if name.endswith("ResizeImg")]
         found = read_preprocessing(config, "Eval")
@@ -291,32 +294,28 @@ class WidthPolicy:
             if name not in TRANSFORMS or not TRANSFORMS[name].is_usual:
                 raise _unsupported(config, path, f"{name} changes the pixels")
         decoding = config.at(("Eval", "dataset", "transforms", "DecodeImage"), None)
-        for key in _PIXELS if isinstance(decoding, Mapping) else ():
+        for key in _UNSUPPORTED if isinstance(decoding, Mapping) else ():
             if decoding.get(key):
                 path = ("Eval", "dataset", "transforms", "DecodeImage", key)
-                raise _unsupported(config, path, "the option is not followed")
+                raise _unsupported(config, path, "the option is not supported")
         if found is None or len(resizing) != 1 or len(found.sizes) != 1 or found.fit not in _KINDS:
             raise _unsupported(config, ("Eval", "dataset", "transforms"), "no single RecResizeImg is found")
         if found.normalisation != (HALF,) or found.sizes[0][0] != 3 or found.color is None:
-            said = f"found {found.color}, {list(found.sizes[0])}, {' then '.join(found.normalisation)}"
-            raise _unsupported(config, found.path, said)
-        return cls(
-            _KINDS[found.fit],
-            found.sizes[0],
-            "RGB" if found.color == "RGB" else "BGR",
-            _most_columns(_KINDS[found.fit]),
-        )
+            reason = f"found {found.color}, {list(found.sizes[0])}, {' then '.join(found.normalisation)}"
+            raise _unsupported(config, found.path, reason)
+        kind = _KINDS[found.fit]
+        return cls(kind, found.sizes[0], "RGB" if found.color == "RGB" else "BGR", _max_width(kind))
 
     @classmethod
     def from_json(cls, content: Any, where: str) -> WidthPolicy:
         """Return the policy that :meth:`to_json` wrote.
 
         Args:
-            content: what was read from a JSON file.
+            content: of a JSON file.
             where: the file, for messages.
 
         Raises:
-            DataError: it is not what :meth:`to_json` writes.
+            DataError: :meth:`to_json` cannot have written it.
         """
         try:
             shape = tuple(content["image_shape"])
@@ -324,12 +323,12 @@ class WidthPolicy:
                 content["kind"],
                 shape,
                 content["color"],
-                content.get("max_width", _most_columns(content["kind"])),
+                content.get("max_width", _max_width(content["kind"])),
             )
         except (DataError, TypeError, KeyError, AttributeError) as error:
             reason = f"no {error}" if isinstance(error, KeyError) else error
             raise DataError(
-                f"{where}: width_policy is not that of an exported recogniser ({reason}). Fix: export it again.",
+                f"{where}: width_policy is not one that an export writes ({reason}). Fix: export the model again.",
                 code="bad_content",
             ) from error
 
@@ -339,7 +338,7 @@ class WidthPolicy:
         return {"kind": self.kind, "image_shape": list(self.image_shape), "color": self.color, **limit}
 
     def widths(self, height: int, width: int) -> tuple[int, int]:
-        """Return the width of the input for an image of a size, and how many of its columns the image fills.
+        """Return the width of the input for an image, and the number of its columns that the image fills.
 
         Args:
             height: of the image, pixels.
@@ -350,7 +349,7 @@ class WidthPolicy:
             return columns, columns
         ratio = width / float(height)
         if self.kind == "widen":
-            # in PaddleOCR's order of operations: another one differs by a column
+            # PaddleOCR's order of operations: another order can differ by a column
             columns = int(rows * max(columns * 1.0 / rows, ratio))
             if self.max_width is not None and columns > self.max_width:
                 return self.max_width, self.max_width
@@ -372,7 +371,7 @@ class WidthPolicy:
         return prepared
 
 
-def _most_columns(kind: Kind) -> int | None:
+def _max_width(kind: Kind) -> int | None:
     return MAX_INPUT_WIDTH if kind == "widen" else None
 
 
@@ -383,10 +382,10 @@ def _of_pixels(config: Config) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def _unsupported(config: Config, path: tuple[str, ...], reason: str) -> ConfigError:
-    found = config.at(path, None) is not None
-    where = f"{config.where(path)}: {dotted(path)}" if found else dotted(path)
+    exists = config.at(path, None) is not None
+    where = f"{config.where(path)}: {dotted(path)}" if exists else dotted(path)
     return ConfigError(
-        f"{where}: images of Eval are prepared in a way that only `eval` follows: {reason}. Fix: let Eval decode with "
-        f"DecodeImage and resize only with RecResizeImg, if the network was trained so.",
+        f"{where}: only `eval` can prepare images like this: {reason}. Fix: let Eval decode with DecodeImage and "
+        f"resize only with RecResizeImg, if the network was trained so.",
         code="unsupported_preprocessing",
     )

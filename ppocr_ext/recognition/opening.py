@@ -1,4 +1,4 @@
-"""Open what a recogniser is given: a run, a config, an exported folder or an ONNX file."""
+"""Open a recogniser from a run, a config, an exported folder or an ONNX file."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from ppocr_ext.limits import MAX_DICTIONARY_BYTES, read_at_most
 from ppocr_ext.recognition.ctc_text import best_classes
 from ppocr_ext.recognition.images import WidthPolicy
 
-ENGINES = (NETWORK, *FORMATS)  # what reads: the network, or a form of an exported model
+ENGINES = (NETWORK, *FORMATS)  # the network itself, and the forms of an exported model
 MODEL_FILE = "model.json"
 CHARSET_FILE = "charset.txt"
 INFERENCE_YML = "inference.yml"
 FORMAT = 1  # of model.json
-# keys of the metadata of an exported file: its dictionary, a character on each line, by RapidOCR's name for it
-CHARACTERS = "character"
-POLICY = "width_policy"  # and ours, the JSON of the width policy
-_ONNX = "onnx"  # the form of a file that is given without its folder
+# keys in the metadata of an exported file
+CHARACTERS = "character"  # RapidOCR's name: the dictionary, one character on each line
+POLICY = "width_policy"  # our name: the width policy as JSON
+_ONNX = "onnx"  # the form that one file can hold
 _EXPORT = "Fix: give a folder or an ONNX file that `ppocr-ext export` wrote; export the model again if it is damaged."
 
 
 @dataclass(frozen=True)
 class RecognizerParts:
-    """What a :class:`Recognizer` reads with.
+    """The parts of a :class:`Recognizer`.
 
     Attributes:
         engine: computes the probabilities of CTC, or the characters of an NRTR decoder.
@@ -58,14 +58,14 @@ class RecognizerParts:
 
         Raises:
             WeightsError: the engine's classes are not those of the dictionary.
-            ModelError: an NRTR decoder returns something else than its characters.
+            ModelError: the head returns no NRTR characters.
         """
         if isinstance(self.engine, NrtrEngine):
             return self.engine.decode(inputs)
         return best_classes(self.probabilities(inputs))
 
     def probabilities(self, inputs: np.ndarray) -> np.ndarray:
-        """Return what the engine of a CTC recogniser computes: float32 [B, T, C].
+        """Return the probabilities of a CTC recogniser: float32 [B, T, C].
 
         Args:
             inputs: prepared images, float32 [B, 3, H, W].
@@ -73,14 +73,14 @@ class RecognizerParts:
         Raises:
             WeightsError: the engine's classes are not those of the dictionary.
         """
-        found = self.engine.probabilities(inputs)
-        if found.shape[2] != self.charset.ctc_classes:
+        probabilities = self.engine.probabilities(inputs)
+        if probabilities.shape[2] != self.charset.ctc_classes:
             raise WeightsError(
-                f"the model has {found.shape[2]} classes, but {self.charset.name} needs {self.charset.ctc_classes}, "
-                f"the blank included. Fix: give the dictionary of its training.",
+                f"the model has {probabilities.shape[2]} classes, but {self.charset.name} and the blank are "
+                f"{self.charset.ctc_classes}. Fix: give the dictionary that it was trained with.",
                 code="charset_mismatch",
             )
-        return found
+        return probabilities
 
 
 Source = str | PathLike[str] | Config | RecognizerParts
@@ -103,21 +103,23 @@ class OpenOptions:
         """Check the values.
 
         Raises:
-            ConfigError: there is no such engine or device, or not a number of threads.
+            ConfigError: there is no such engine or device, or ``threads`` is less than 1.
         """
         for name, value, choices in (
             ("engine", self.engine, ENGINES),
             ("device", self.device, ("cpu", "gpu")),
         ):
             if value is not None and value not in choices:
-                raise ConfigError(f"{name}: {value!r} is not among {', '.join(choices)}.", code="bad_value")
+                raise ConfigError(
+                    f"{name} is {value!r}, but must be one of {', '.join(choices)}.", code="bad_value"
+                )
         if self.threads is not None and self.threads < 1:
-            raise ConfigError(f"threads: {self.threads} is not a number of at least 1.", code="bad_value")
+            raise ConfigError(f"threads is {self.threads}, but must be at least 1.", code="bad_value")
 
     @property
     def of_training(self) -> list[str]:
-        """The options that were given and that only a run or a config takes."""
-        given = {
+        """Return the names of the given options that an exported model does not take."""
+        values = {
             "engine network": self.engine == "network",
             "device gpu": self.device == "gpu",
             "-o": self.options,
@@ -125,11 +127,11 @@ class OpenOptions:
             "--host": self.host_path,
             "--old-dict": self.old_dictionary,
         }
-        return [name for name, value in given.items() if value]
+        return [name for name, value in values.items() if value]
 
 
 def open_parts(source: Source, options: OpenOptions) -> RecognizerParts:
-    """Return what a recogniser reads with.
+    """Return the parts of a recogniser.
 
     Args:
         source: see :class:`ppocr_ext.recognition.recognizer.Recognizer`.
@@ -143,7 +145,7 @@ def open_parts(source: Source, options: OpenOptions) -> RecognizerParts:
     if isinstance(source, Config):
         if options.options:
             raise ConfigError(
-                "options belong to a config file or a run. Fix: set them where the config is read: "
+                "options cannot change a config that is loaded already. Fix: give them to "
                 "ppocr_ext.config.load(file, options).",
                 code="unsupported_option",
             )
@@ -153,8 +155,8 @@ def open_parts(source: Source, options: OpenOptions) -> RecognizerParts:
         return _of_run(path, options)
     if options.of_training:
         raise ConfigError(
-            f"{path} is an exported model, which takes none of {', '.join(options.of_training)}. Fix: leave it out, or "
-            f"give the folder of the run in place of the export.",
+            f"{path} is an exported model, which does not take {', '.join(options.of_training)}. Fix: leave it out, or "
+            f"give the folder of the run.",
             code="unsupported_option",
         )
     return _of_onnx(path, options) if _is_onnx(path) else _of_export(read_exported(path), options)
@@ -179,8 +181,8 @@ def _of_run(path: Path, options: OpenOptions) -> RecognizerParts:
         )
     if path.suffix in (".pdparams", ".pdiparams", ".json"):
         raise DataError(
-            f"{path} is one file of several. Fix: give its folder; a checkpoint other than the best one of a run is "
-            f"chosen with -o Global.checkpoints=PATH.",
+            f"{path} is one file of several. Fix: give its folder; to read with a checkpoint other than the best one, "
+            f"add -o Global.checkpoints=PATH.",
             code="not_a_recogniser",
         )
     from ppocr_ext.run.recogniser import recogniser_config  # imports Paddle
@@ -194,17 +196,15 @@ def _of_config(config: Config, name: str, options: OpenOptions) -> RecognizerPar
 
     by_nrtr = decoded_by_nrtr(config)
     if options.engine not in (None, NETWORK) and (by_nrtr or options.engine != PADDLE):
-        reason = f"reads exported models, but {name} is not one. Fix: export it with `ppocr-ext export`, or"
-        if by_nrtr:
-            reason = f"reads only with CTC, but {name} has an NRTR decoder. Fix:"
+        reason = "is decoded by NRTR" if by_nrtr else "is not exported (`ppocr-ext export`)"
         raise ConfigError(
-            f"engine: {options.engine} {reason} leave the engine out.", code="unsupported_engine"
+            f"engine: {options.engine} cannot read {name}, which {reason}. Fix: leave the engine out.",
+            code="unsupported_engine",
         )
     if options.threads is not None and options.engine != PADDLE:
-        fix = "" if by_nrtr else "export it with `ppocr-ext export`, give --engine paddle, or "
         raise ConfigError(
-            f"threads are those of the engines onnx and paddle, but {name} is read by its network. Fix: {fix}leave "
-            f"them out.",
+            f"threads can be set for the engines onnx and paddle only, but {name} is read by its network. Fix: leave "
+            f"threads out{'' if by_nrtr else ', or give --engine paddle'}.",
             code="unsupported_option",
         )
     if options.device is not None:
@@ -247,8 +247,8 @@ def _of_export(exported: Exported, options: OpenOptions) -> RecognizerParts:
         else:
             return RecognizerParts(engine, exported.policy, exported.charset, exported.reorder)
     raise missing or WeightsError(
-        f"{exported.folder}: {MODEL_FILE} lists no form of the model ({', '.join(FORMATS)}). Fix: export the model "
-        f"again.",
+        f"{exported.folder}: {MODEL_FILE} lists no form of the model (expected {' or '.join(FORMATS)}). Fix: export "
+        f"the model again.",
         code="missing_file",
     )
 
@@ -257,11 +257,11 @@ def _of_onnx(file: Path, options: OpenOptions) -> RecognizerParts:
     """Return the parts of an ONNX file, described by the ``model.json`` beside it or by its own metadata.
 
     Raises:
-        WeightsError: it is alone, and is not to be trusted.
+        WeightsError: no ``model.json`` is beside it, and ``trust_model`` is not set.
     """
     if options.engine == PADDLE:
         raise ConfigError(
-            f"engine: paddle does not read {file}. Fix: give its folder, or leave the engine out.",
+            f"engine: paddle cannot read {file}. Fix: give its folder, or leave the engine out.",
             code="unsupported_engine",
         )
     if file.name == ONNX and (file.parent / MODEL_FILE).is_file():
@@ -296,12 +296,12 @@ def parts_of_metadata(form: str, place: Path, **options: Any) -> RecognizerParts
                 code="not_exported",
             )
     try:
-        given = json.loads(engine.metadata[POLICY])
+        content = json.loads(engine.metadata[POLICY])
     except ValueError:
-        given = None
-    policy = WidthPolicy.from_json(given, str(place))
+        content = None
+    policy = WidthPolicy.from_json(content, str(place))
     charset = Charset(tuple(engine.metadata[CHARACTERS].split("\n")))
-    return RecognizerParts(engine, policy, charset, given.get("reorder") is True)
+    return RecognizerParts(engine, policy, charset, content.get("reorder") is True)
 
 
 @dataclass(frozen=True)
@@ -312,11 +312,11 @@ class Exported:
         folder: with the files.
         policy: how images are prepared.
         charset: the dictionary.
-        reorder: the text is turned, as PaddleOCR does for Arabic.
+        reorder: reverse the text, as PaddleOCR does for Arabic.
         files: SHA-256 of each file, by its name.
         width: the only width that the graph takes; None: every width.
-        weights_digest: SHA-256 of the weights that were exported; None if it is not known.
-        sub_model: that was taken from a distillation, if any.
+        weights_digest: SHA-256 of the exported weights; None if it is not known.
+        sub_model: name of the exported sub-model of a distillation, if any.
     """
 
     folder: Path
@@ -336,7 +336,7 @@ class Exported:
         """Compare files with the digests that were taken when they were exported.
 
         Raises:
-            WeightsError: one is missing or is not as it was.
+            WeightsError: a file is missing, or its digest differs.
         """
         for name in names:
             file = self.folder / name
@@ -344,9 +344,9 @@ class Exported:
                 raise WeightsError(f"there is no file {file}. {_EXPORT}", code="missing_file")
             if file_digest(file) != self.files.get(name):
                 raise WeightsError(
-                    f"{file} is not the file that was exported: its digest differs from {MODEL_FILE}, it is truncated "
-                    f"or was replaced. Fix: copy the folder again, or export the model again; `verify --trust-model` "
-                    f"runs it as it is.",
+                    f"{file} is not the exported file: its digest differs from {MODEL_FILE}, so it is truncated or was "
+                    f"replaced. Fix: copy the folder again, or export the model again; `verify --trust-model` runs it "
+                    f"nevertheless.",
                     code="digest_mismatch",
                 )
 
@@ -355,48 +355,50 @@ def read_exported(folder: Path) -> Exported:
     """Read ``model.json`` and ``charset.txt`` of a folder.
 
     Raises:
-        DataError: a file is missing, damaged, or of another form.
+        DataError: a file is missing, damaged, or has another format.
         WeightsError: the dictionary is not the one that was exported.
     """
     file = folder / MODEL_FILE
     content = _content(file)
     try:
-        form, classes = content["format"], content["classes"]
-        digests = {str(name): str(entry["sha256"]) for name, entry in content["files"].items()}
-        policy = content["width_policy"]
-        width, source = content.get("width"), content.get("source") or {}
-        origin = source.get("digest"), source.get("sub_model")
-        dictionary = content.get("dictionary") or {}
+        if content["format"] != FORMAT:
+            raise DataError(
+                f"{file}: the format is {content['format']!r}, but this version of ppocr-ext reads {FORMAT}. Fix: pip "
+                f"install -U ppocr-ext, or export the model again.",
+                code="unsupported_format",
+            )
+        classes = content["classes"]
+        source = content.get("source") or {}
+        unknown = (content.get("dictionary") or {}).get("unknown_symbol")
+        # a line for each class but the blank
+        characters = _content(folder / CHARSET_FILE).removesuffix("\n").split("\n")
+        exported = Exported(
+            folder,
+            WidthPolicy.from_json(content["width_policy"], str(file)),
+            Charset(tuple(characters)).with_unknown_symbol(str(unknown or "")),
+            content.get("reorder") is True,
+            {str(name): str(entry["sha256"]) for name, entry in content["files"].items()},
+            content["width"] if isinstance(content.get("width"), int) else None,
+            source.get("digest"),
+            source.get("sub_model"),
+        )
     except (KeyError, TypeError, AttributeError) as error:
         raise DataError(
             f"{file}: not a description of an exported recogniser ({type(error).__name__}: {error}). {_EXPORT}",
             code="bad_content",
         ) from error
-    if form != FORMAT:
-        raise DataError(
-            f"{file}: the format is {form!r}, but this version of ppocr-ext reads {FORMAT}. Fix: pip install -U "
-            f"ppocr-ext, or export the model again.",
-            code="unsupported_format",
-        )
-    policy = WidthPolicy.from_json(policy, str(file))
-    reorder = content.get("reorder") is True
-    width = width if isinstance(width, int) else None
-    # a line for each class but the blank
-    lines = tuple(_content(folder / CHARSET_FILE).removesuffix("\n").split("\n"))
-    charset = Charset(lines).with_unknown_symbol(str(dictionary.get("unknown_symbol") or ""))
-    exported = Exported(folder, policy, charset, reorder, digests, width, *origin)
     exported.check(CHARSET_FILE)
     if classes != exported.charset.ctc_classes:
         raise DataError(
-            f"{folder / CHARSET_FILE} has {len(exported.charset.characters)} lines, but {MODEL_FILE} says {classes} "
-            f"classes, the blank included. {_EXPORT}",
+            f"{folder / CHARSET_FILE} has {len(characters)} lines, but {MODEL_FILE} has {classes} classes with the "
+            f"blank. {_EXPORT}",
             code="class_count",
         )
     return exported
 
 
 def _content(file: Path) -> Any:
-    """Return the text of a file, or what a JSON file says."""
+    """Return the text of a file, or the content of a JSON file."""
     try:
         text = read_at_most(file, MAX_DICTIONARY_BYTES).decode("utf-8")
         return json.loads(text) if file.suffix == ".json" else text

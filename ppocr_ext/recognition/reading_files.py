@@ -1,4 +1,4 @@
-"""Write what was read from listed images: TSV or JSON lines, the worst first, and how many are right; no Paddle."""
+"""Write the readings of listed images: as TSV or JSON lines, as a sheet, as a summary; imports no Paddle."""
 
 from __future__ import annotations
 
@@ -24,36 +24,36 @@ Form = Literal["tsv", "jsonl"]
 
 @dataclass(frozen=True)
 class ReadImage:
-    """An image and what was read from it."""
+    """An image and its reading."""
 
     image: ListedImage
     reading: Reading
 
     @property
     def wrong(self) -> bool:
-        """True if the label is known and another text was read; spaces count."""
+        """True if the label is known and the text differs from it; spaces count."""
         return self.image.label is not None and self.reading.text != self.image.label
 
     @property
     def error(self) -> float:
-        """Edit distance of text and label, from 0 to 1; 0 if the label is not known."""
+        """Edit distance of text and label, from 0 to 1; 0 if the label is unknown."""
         if self.image.label is None:
             return 0.0
         return Levenshtein.normalized_distance(self.reading.text, self.image.label)
 
 
 def worst_first(read: Iterable[ReadImage]) -> list[ReadImage]:
-    """Return the wrong ones by their error, then the others; of equals the one of least confidence comes first."""
+    """Return the wrong readings, the largest error first, then the others; equal ones by ascending confidence."""
     return sorted(read, key=lambda each: (not each.wrong, -each.error, each.reading.confidence))
 
 
 @dataclass(frozen=True)
 class RowForm:
-    """How an image becomes a line.
+    """The format of the line for an image.
 
     Attributes:
         form: ``"tsv"`` or ``"jsonl"``.
-        labels: with the label; the TSV is then the one that ``eval --save-predictions`` writes.
+        labels: with the label; the TSV then equals that of ``eval --save-predictions``.
         characters: with confidence and columns of each character.
     """
 
@@ -69,7 +69,7 @@ class RowForm:
         return to_tsv([[*names, *(("confidences", "columns") if self.characters else ())]])
 
     def line(self, read: ReadImage) -> str:
-        """Return the line of an image. A TSV has none for an image that cannot be read."""
+        """Return the line for an image; in a TSV, it is empty if the image cannot be read."""
         reading, label = read.reading, read.image.label
         if self.form == "jsonl":
             content = reading.to_json(self.characters) | {"image": read.image.name}
@@ -88,7 +88,7 @@ class RowForm:
 
 
 def summary(read: Sequence[ReadImage], bad_lines: Sequence[str], seconds: float, engine: str) -> str:
-    """Return how many images were read, how fast, and how many are right if labels are known."""
+    """Return how many images were read, how fast, and how many correctly if labels are known."""
     good = [each for each in read if each.reading.error is None]
     unreadable = len(read) - len(good) + len(bad_lines)
     speed = f"{len(good) / seconds:.0f} images/s with the engine {engine}" if seconds > 0 else engine
@@ -100,19 +100,19 @@ def summary(read: Sequence[ReadImage], bad_lines: Sequence[str], seconds: float,
     return "\n".join(lines)
 
 
-_HEIGHT = 96  # pixels, beyond which an image is shown smaller
+_MAX_HEIGHT = 96  # pixels of an image on the sheet; higher images are shrunk
 _RIGHT, _WRONG, _LABEL = "black", "#c00000", "#006000"
 
 
 def reading_sheet(read: Sequence[ReadImage], fonts: Sequence[str] = ()) -> tuple[bytes, str]:
-    """Return a PNG of the images in rows, and a note about characters that no font draws (empty if there are none).
+    """Return a PNG of the images in rows, and a note about characters that no font draws (may be empty).
 
-    Under each image: the text and its confidence; under one that was read wrongly, in red, the label too.
+    Under each image stand the text and its confidence; wrong texts are red, with the label under them.
 
     Args:
-        read: images that were read, at least one.
-        fonts: files, folders or packages, see :func:`ppocr_ext.synth.lines.fonts.find_fonts`; none: those of the
-            packages that are installed, then those of the system.
+        read: the images, at least one.
+        fonts: files, folders or packages, see :func:`ppocr_ext.synth.lines.fonts.find_fonts`; none: the fonts of
+            installed packages, then those of the system.
 
     Raises:
         DataError: a font cannot be used.
@@ -123,7 +123,7 @@ def reading_sheet(read: Sequence[ReadImage], fonts: Sequence[str] = ()) -> tuple
 
 
 def _picture(read: ReadImage, choice: _FontChoice) -> Picture:
-    image, reading = _shown(read_image(read.image.source())), read.reading
+    image, reading = _shrunk(read_image(read.image.source())), read.reading
     captions = [
         Caption(
             f"{reading.text or '(nothing)'}  {reading.confidence:.2f}",
@@ -137,16 +137,18 @@ def _picture(read: ReadImage, choice: _FontChoice) -> Picture:
     return Picture(image, tuple(captions))
 
 
-def _shown(image: np.ndarray) -> np.ndarray:
-    """Return ``image``, smaller if it is high."""
+def _shrunk(image: np.ndarray) -> np.ndarray:
+    """Return ``image``, shrunk if it is high."""
     height, width = image.shape[:2]
-    if height <= _HEIGHT:
+    if height <= _MAX_HEIGHT:
         return image
-    return cv2.resize(image, (max(1, round(width * _HEIGHT / height)), _HEIGHT), interpolation=cv2.INTER_AREA)
+    return cv2.resize(
+        image, (max(1, round(width * _MAX_HEIGHT / height)), _MAX_HEIGHT), interpolation=cv2.INTER_AREA
+    )
 
 
 class _FontChoice:
-    """Choose the font of each text: the first that draws all of its characters, else the first of all."""
+    """Choose the font of each text: the first one that draws all its characters, else the first one."""
 
     def __init__(self, texts: Sequence[str], places: Sequence[str]) -> None:
         installed = places or any(package_folder(name) for name in PACKAGES)
@@ -155,25 +157,27 @@ class _FontChoice:
         wanted = sorted(self._missing)
         # the regular face of a family has the shortest name
         named = sorted(find_fonts(places), key=lambda font: len(font.name)) if installed else []
-        # the system is asked after the named fonts, when only what they lack is still missing
+        # fonts of the system are searched last, for the characters that the others do not draw
         for font in chain(named, () if places else system_fonts(self._missing)):
             drawn = drawable(font, wanted)
             if not self._drawn or self._missing & drawn:
                 self._drawn.append((font, drawn))
             self._missing -= drawn
-            if not self._missing:  # to look into a font takes longer than to draw the sheet
+            if not self._missing:  # opening a font takes longer than drawing the sheet
                 break
 
     def font(self, text: str) -> Font | None:
-        """Return the font; None for that of Pillow, which draws Latin letters."""
+        """Return the font; None for Pillow's own, which draws Latin letters."""
         characters = set(text) - {" "}
         fonts = [font for font, drawn in self._drawn if characters <= drawn] or [f for f, _ in self._drawn]
         return (fonts[0].path, fonts[0].index) if fonts else None
 
     def note(self) -> str:
-        """Return a sentence about the characters that no font draws."""
+        """Return a sentence about the characters that no font draws; empty without such characters."""
         if not self._missing or not self._drawn:
             return ""
         named = [f"{character!r} (U+{ord(character):04X})" for character in sorted(self._missing)]
-        fix = "Fix: name a font that does: --fonts FILE, or `pip install mplfonts` (Chinese)."
-        return f"no font draws {shortened(named, 5)}. {fix}"
+        return (
+            f"no font draws {shortened(named, 5)}. Fix: name a font that does: --fonts FILE, or `pip install mplfonts` "
+            f"(Chinese)."
+        )

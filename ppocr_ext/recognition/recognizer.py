@@ -19,15 +19,15 @@ from ppocr_ext.recognition.images import ImageSource, is_image, read_image
 from ppocr_ext.recognition.opening import OpenOptions, Source, open_parts
 
 _Classes = tuple[np.ndarray, np.ndarray]  # the best class of each frame, and its probability: [B, T]
-_WINDOW = 8  # batches; their images of equal width are put together
+_WINDOW = 8  # batches that are read together; their images of equal width share a batch
 
 
 class _Batch(NamedTuple):
     """Images of equal width, prepared for the engine.
 
     Attributes:
-        places: of the images in their window.
-        sizes: height and width of each image itself, pixels.
+        places: positions of the images in their window.
+        sizes: original height and width of each image, pixels.
         inputs: float32 [B, 3, H, W].
     """
 
@@ -37,11 +37,11 @@ class _Batch(NamedTuple):
 
 
 class _Window(NamedTuple):
-    """Some images that follow each other.
+    """A group of consecutive images.
 
     Attributes:
-        readings: of each image, without a text; with the error of an image that cannot be read.
-        batches: the other images.
+        readings: one for each image: its name, and its error if it cannot be read.
+        batches: the images that can be read.
     """
 
     readings: list[Reading]
@@ -51,7 +51,7 @@ class _Window(NamedTuple):
 class Recognizer:
     """Read images of one text line each.
 
-    One object may be used by several threads. A text does not depend on ``batch_size`` or on the other images,
+    Several threads may use one object. The text of an image does not depend on ``batch_size`` or on the other images,
     since only images of equal width share a batch.
 
     Args:
@@ -107,7 +107,7 @@ class Recognizer:
 
     @classmethod
     def from_config(cls, config: Config, **options: Any) -> Recognizer:
-        """Return the recogniser that a config describes, with the weights that it names.
+        """Return the recogniser of a config, with the weights that it names.
 
         Args:
             config: as :func:`ppocr_ext.config.load` returns it.
@@ -116,14 +116,14 @@ class Recognizer:
         return cls(config, **options)
 
     def read(self, images: ImageSource | Iterable[ImageSource], batch_size: int = 16) -> list[Reading]:
-        """Return what is read from each image, in their order.
+        """Return the reading of each image, in their order.
 
-        An image that cannot be read gives a :class:`Reading` with an ``error`` and an empty text.
+        For an image that cannot be read, the :class:`Reading` has an ``error`` and an empty text.
 
         Args:
             images: one or several, each a path, the bytes of an encoded image, or an array: uint8 or uint16 [H, W],
                 [H, W, 3] (BGR, as ``cv2.imread`` returns it) or [H, W, 4].
-            batch_size: images that the engine gets at a time, at most.
+            batch_size: the largest number of images that the engine gets at a time.
 
         Raises:
             WeightsError: the engine's classes are not those of the dictionary.
@@ -138,10 +138,10 @@ class Recognizer:
         return list(self.stream(cast("Iterable[ImageSource]", images), batch_size))
 
     def stream(self, images: Iterable[ImageSource], batch_size: int = 16) -> Iterator[Reading]:
-        """Yield what :meth:`read` returns; only a few batches of images are in memory at a time.
+        """Yield the readings of :meth:`read`; only a few batches of images are in memory at a time.
 
-        The engine computes in a thread of its own, while the next images are decoded and resized, and while texts are
-        taken from what it computed before.
+        The engine computes in its own thread. Meanwhile the next images are decoded and resized, and the results of the
+        previous ones are turned into texts.
         """
         if batch_size < 1:
             raise DataError(f"batch_size is {batch_size}, but must be at least 1.", code="bad_value")
@@ -150,9 +150,8 @@ class Recognizer:
         windows = iter(lambda: list(islice(numbered, size)), [])
         first = next(windows, [])
         second = next(windows, [])
-        if (
-            not second
-        ):  # in a new thread, an engine starts its own threads anew, which takes longer than one image
+        if not second:
+            # not in a new thread, where an engine starts its own threads again: that takes longer than one image
             loaded = self._load(first, batch_size)
             yield from self._texts(loaded, map(self._parts.best, [batch.inputs for batch in loaded.batches]))
             return
@@ -161,7 +160,7 @@ class Recognizer:
         try:
             for window in chain([first, second], windows):
                 loaded = self._load(window, batch_size)
-                # submitted before texts are taken, so that the engine never waits
+                # submitted before the texts of the previous window are made, so that the engine never waits
                 computing = [pool.submit(self._parts.best, batch.inputs) for batch in loaded.batches]
                 yield from before
                 before = self._texts(loaded, (each.result() for each in computing))
@@ -181,7 +180,7 @@ class Recognizer:
             except DataError as problem:
                 error = str(problem)
             except MemoryError:
-                error = f"{name} needs more memory than there is"
+                error = f"{name} needs more memory than is available"
             readings.append(Reading(image=name, error=error))
         batches = []
         for equal in by_width.values():
@@ -191,11 +190,11 @@ class Recognizer:
         return _Window(readings, batches)
 
     def _texts(self, window: _Window, computed: Iterable[_Classes]) -> Iterator[Reading]:
-        """Yield the readings of a window, with the texts of what was computed of each batch."""
+        """Yield the readings of a window, with the texts; ``computed`` has the classes of each batch."""
         parts, readings = self._parts, window.readings
-        for batch, found in zip(window.batches, computed, strict=True):
-            columns, frames = batch.inputs.shape[3], found[0].shape[1]
-            for place, (height, width), ids, best in zip(batch.places, batch.sizes, *found, strict=True):
+        for batch, classes in zip(window.batches, computed, strict=True):
+            columns, frames = batch.inputs.shape[3], classes[0].shape[1]
+            for place, (height, width), ids, best in zip(batch.places, batch.sizes, *classes, strict=True):
                 if isinstance(parts.engine, NrtrEngine):
                     readings[place] = read_sequence(ids, best, parts.charset, readings[place].image)
                     continue
@@ -204,7 +203,7 @@ class Recognizer:
                     ids,
                     best,
                     parts.charset,
-                    # a frame stands for columns of the input, and those for columns of the image
+                    # columns of the input for one frame, times columns of the image for one of the input
                     pixels_per_frame=columns / frames * width / filled,
                     width=width,
                     reorder=parts.reorder,

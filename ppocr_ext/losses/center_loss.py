@@ -18,30 +18,30 @@ from ppocr_ext.losses.center_margin import CenterBank, CenterMargin
 from ppocr_ext.losses.functional import best_classes
 from ppocr_ext.registry import LOSSES
 
-_IMPOSSIBLE = -1e30  # a path that does not exist; finite, so that sums of it stay comparable
+_IMPOSSIBLE = -1e30  # the score of a path that does not exist; finite, so that sums stay comparable
 UNALIGNED = -1
 
 
 def forced_alignment(
     scores: paddle.Tensor, labels: paddle.Tensor, lengths: paddle.Tensor, blank: int = 0
 ) -> paddle.Tensor:
-    """Return the most probable CTC path that reads ``labels`` (Viterbi on the trellis of Graves et al., 2006).
+    """Return the most probable CTC path of ``labels`` (Viterbi on the trellis of Graves et al., 2006).
 
-    Of equally probable paths, the one that stays longest in its state. The loop over T works on ``[B, 2L + 1]``:
-    no other tensor has an axis of C. No gradient goes through.
+    Among equally probable paths it is the one that stays longest in its state. The loop over T works on
+    ``[B, 2L + 1]``; no other tensor has an axis of C. There is no gradient.
 
     Args:
-        scores: [B, T, C], logits or log probabilities: the normaliser of a frame is the same for all paths.
+        scores: [B, T, C], logits or log probabilities, which differ by the same number for all paths.
         labels: int [B, L], class ids, padded with any value after ``lengths``.
         lengths: int [B], characters of each label.
         blank: class id of the blank.
 
     Returns:
-        int64 [B, T]: class of each frame, the blank included; ``-1`` in all frames of a line whose label needs
-        more than T frames.
+        int64 [B, T]: class of each frame, or the blank; ``-1`` in all frames of a text line whose label needs more
+        than T frames.
 
     Raises:
-        DataError: a length is negative or greater than L, or a label has a class that ``scores`` do not have.
+        DataError: a length is negative or greater than L, or a label has a class that ``scores`` lack.
     """
     with paddle.no_grad():
         lengths = lengths.astype("int64").reshape([-1])
@@ -71,7 +71,7 @@ def forced_alignment(
 def _without_padding(
     labels: paddle.Tensor, lengths: paddle.Tensor, blank: int, classes: int
 ) -> paddle.Tensor:
-    """Check labels, and return them with the blank after their lengths."""
+    """Check the labels; return them with the blank as padding."""
     longest = labels.shape[1]
     if not bool(((lengths >= 0).logical_and(lengths <= longest)).all()):
         raise DataError(
@@ -103,7 +103,7 @@ def _states(labels: paddle.Tensor, blank: int) -> paddle.Tensor:
 def _forward(
     emitted: paddle.Tensor, states: paddle.Tensor, blank: int
 ) -> tuple[paddle.Tensor, list[paddle.Tensor]]:
-    """Return the best score of a path that ends in each state [B, S], and the steps (0, 1, 2) into the states."""
+    """Return the best score of the paths that end in each state [B, S], and their steps (0, 1, 2) into the states."""
     batch, frames, count = emitted.shape
     wall = paddle.full([batch, 2], _IMPOSSIBLE, dtype="float32")
     before = paddle.concat([paddle.full([batch, 2], blank, dtype="int64"), states], axis=1)[:, :count]
@@ -131,24 +131,24 @@ BLANK = 0
 class CenterLoss(Loss):
     """Compute the mean squared distance of each frame's feature to the center of its class.
 
-    ``predicts``: ``(features [B, T, D], logits [B, T, C])`` of a CTC head with ``return_feats``, or a MultiHead's
-    outputs, of which ``ctc`` is used. The defaults are PaddleOCR's loss. PaddleOCR computes a dense float64
-    ``[B·T, C]``; here only the distances that count are computed, in O(B·T·D).
+    ``predicts``: ``(features [B, T, D], logits [B, T, C])`` of a CTC head with ``return_feats``, or the outputs of a
+    MultiHead with it. The defaults give PaddleOCR's loss. PaddleOCR computes a dense float64 ``[B·T, C]``; here only
+    the needed distances are computed, in O(B·T·D).
 
     Args:
         num_classes: C; by default that of the dictionary of ``context``.
         feat_dim: D; by default that of the CTC head in ``context``.
         center_file_path: centers to start from, ``.npz`` of ``export-center`` or PaddleOCR's ``.pkl``.
-        frames: which class a frame has: ``argmax``, the most probable one (PaddleOCR's: a frame that is read wrongly
-            is pulled to the wrong center), or ``aligned``, by CTC forced alignment of the true label.
+        frames: the class of a frame: ``argmax``, the most probable one (as in PaddleOCR; a frame that is read wrongly
+            is then pulled to the wrong center), or ``aligned``, by CTC forced alignment of the label.
         blank: whether frames of the blank count.
         update: ``frozen`` centers do not change; ``ema`` moves them towards the mean feature of each batch's frames,
-            the same on all processes. A class without a center is skipped (frozen), or starts at its mean (ema).
+            over all processes. A class without a center is skipped (frozen), or starts at its mean (ema).
         momentum: for ``ema``: the share of a center that remains at each step.
-        margin: adds ``max(0, d(f, c) - d(f, n) + margin)``, n being the center nearest to the frame among the
-            look-alikes of its character; in units of squared distance. 0: no such term.
-        look_alikes: of a character: how many nearest centers; or a file of groups, one group on each line; or
-            ``shipped``, the groups that come with this package. A character that is in no group has no such term.
+        margin: adds ``max(0, d(f, c) - d(f, n) + margin)``, in squared distances; n is the center nearest to the frame
+            among the look-alikes of its character. 0: no such term.
+        look_alikes: how many nearest centers are look-alikes; or a file of groups, one group on each line; or
+            ``shipped``, the groups of this package. A character outside all groups has no such term.
         warmup_steps: the loss grows from 0 to its weight over this many steps.
         context: dictionary and feature size; not needed if ``num_classes`` and ``feat_dim`` are given, unless
             ``look_alikes`` names groups.
@@ -195,7 +195,7 @@ class CenterLoss(Loss):
         self.register_buffer("steps", paddle.zeros([], dtype="int64"))
 
     def forward(self, predicts: Any, batch: Sequence[paddle.Tensor]) -> Parts:
-        """Return ``{"loss_center": scalar, "loss": the same}``, 0 if no frame counts."""
+        """Return ``{"loss_center": scalar, "loss": the same}``; 0 if no frame counts."""
         features, logits = _features_and_logits(predicts)
         lines, frames, feat_dim = features.shape
         if [logits.shape[-1], feat_dim] != self.bank.centers.shape:
@@ -216,7 +216,7 @@ class CenterLoss(Loss):
             means, counts = self.bank.means(chosen, ids)
             self.bank.start(means, counts)
         used = self._used(class_ids, self.bank.known)
-        # if no frame counts: 0, and still a part of the graph
+        # without frames the loss is 0, but must stay part of the graph
         some = bool(used.any())
         loss = self._distance(*_select(rows, class_ids, used)) if some else rows.clip(0.0, 0.0).sum()
         if self.warmup_steps or self.margin:
@@ -246,7 +246,7 @@ class CenterLoss(Loss):
 class _SquaredDistance(PyLayer):
     """Sum up squared distances of rows [M, D] to the centers [C, D] of their classes [M].
 
-    One buffer of M·D in the forward pass and one in the backward pass; the plain formula has five.
+    It needs one buffer of M·D in the forward pass and one in the backward pass; the plain formula needs five.
     """
 
     @staticmethod
@@ -272,13 +272,13 @@ def _read_table(path: Any, update: str) -> CenterTable | None:
     """
     if isinstance(path, Mapping):
         raise ConfigError(
-            "CenterLoss: center_file_path has files by sub-model, but there is one model. Fix: give it one file.",
+            "CenterLoss: center_file_path has files of sub-models, but there is only one model. Fix: give one file.",
             code="bad_value",
         )
     if not path and update == "frozen":
         raise ConfigError(
             "CenterLoss: frozen centers need a file. Fix: write one with `ppocr-ext export-center` and give it as "
-            "center_file_path, or set `update: ema` to let centers form during training.",
+            "center_file_path, or set `update: ema`, which computes centers during the training.",
             code="missing_centers",
         )
     return read_centers(path) if path else None
@@ -288,7 +288,7 @@ def _sizes(num_classes: int | None, feat_dim: int | None, context: LossContext |
     """Return C and D.
 
     Raises:
-        ConfigError: they are given and wrong, or neither they nor a context are given.
+        ConfigError: they are wrong, or missing without a context.
         ModelError: the model has no CTC head.
     """
     if context is None:
@@ -298,14 +298,14 @@ def _sizes(num_classes: int | None, feat_dim: int | None, context: LossContext |
                 code="missing_context",
             )
         return num_classes, feat_dim
-    found = (context.charset.ctc_classes, context.feature_size(None))
-    for key, given, size in zip(("num_classes", "feat_dim"), (num_classes, feat_dim), found, strict=True):
-        if given is not None and given != size:
+    sizes = (context.charset.ctc_classes, context.feature_size(None))
+    for key, given, size in zip(("num_classes", "feat_dim"), (num_classes, feat_dim), sizes, strict=True):
+        if given not in (None, size):
             raise ConfigError(
                 f"CenterLoss: {key} is {given}, but the model has {size}. Fix: remove {key}.",
                 code="bad_value",
             )
-    return found
+    return sizes
 
 
 def _features_and_logits(predicts: Any) -> tuple[paddle.Tensor, paddle.Tensor]:
@@ -330,7 +330,7 @@ def _features_and_logits(predicts: Any) -> tuple[paddle.Tensor, paddle.Tensor]:
 def _select(
     rows: paddle.Tensor, class_ids: paddle.Tensor, used: paddle.Tensor
 ) -> tuple[paddle.Tensor, paddle.Tensor]:
-    """Return the rows that count, and their classes; no copy if all do."""
+    """Return the rows that count, and their classes; without a copy if all count."""
     if bool(used.all()):
         return rows, class_ids
     if not bool(used.any()):  # Paddle 2.6 cannot select an empty set

@@ -1,4 +1,4 @@
-"""The centers of a center loss, how they move, and its margin: a frame is nearer to its own than to look-alikes'."""
+"""The centers of a center loss, and its margin: a frame should be nearer to its own center than to look-alikes."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from paddle import nn
 from paddle.autograd import PyLayer
 
 from ppocr_ext.characters.center_table import CenterTable
-from ppocr_ext.characters.look_alikes import SHIPPED, read_groups, symbol_name, within
+from ppocr_ext.characters.look_alikes import SHIPPED, read_groups, within
 from ppocr_ext.charset import Charset
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.messages import LOG
 
-_BLOCK = 512  # centers whose distances to all others are held at a time
-FAR = 1e30  # above every distance, and finite, since Paddle's check of operators would report infinity
+_BLOCK = 512  # centers whose distances to all others are in memory at a time
+FAR = 1e30  # above every distance; finite, since Paddle's check of operators reports infinity
 
 
 class CenterBank(nn.Layer):
-    """Hold one center for each class, as buffers: they are saved, resumed and never trained by gradients.
+    """Hold one center for each class, in buffers, which are saved and resumed but get no gradients.
 
     Args:
         classes: C, CTC classes with the blank.
@@ -68,7 +68,7 @@ class CenterBank(nn.Layer):
 
     @paddle.no_grad()
     def means(self, features: paddle.Tensor, class_ids: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
-        """Return the mean feature [C, D] of each class and its frames [C], over the batches of all processes.
+        """Return the mean feature [C, D] and the number of frames [C] of each class, over all processes.
 
         Args:
             features: float32 [M, D]; a row that is not finite does not count.
@@ -89,7 +89,7 @@ class CenterBank(nn.Layer):
 
     @paddle.no_grad()
     def start(self, means: paddle.Tensor, counts: paddle.Tensor) -> None:
-        """Give classes that have frames but no center their mean as center."""
+        """Set the mean as the center of classes that have frames but no center yet."""
         new = (counts > 0).logical_and(self.known.logical_not())
         self.centers.set_value(paddle.where(new.unsqueeze(1), means, self.centers))
         self.known.set_value(self.known.logical_or(new))
@@ -102,7 +102,7 @@ class CenterBank(nn.Layer):
 
     @paddle.no_grad()
     def nearest(self, count: int) -> paddle.Tensor:
-        """Return the characters with the nearest other centers, or the class itself: int64 [C, count]."""
+        """Return the classes of the nearest other centers of each class, int64 [C, count]; itself if it has none."""
         classes = self.centers.shape[0]
         own = paddle.arange(classes, dtype="int64")
         known = self.known.clone()
@@ -114,44 +114,43 @@ class CenterBank(nn.Layer):
         rows = self.centers.index_select(ids)
         norms = rows.square().sum(axis=1)
         table = own.unsqueeze(1).tile([1, count])
-        found = []
+        nearest = []
         for begin in range(0, ids.shape[0], _BLOCK):
             block = rows[begin : begin + _BLOCK]
             distances = norms.unsqueeze(0) - 2.0 * paddle.matmul(block, rows, transpose_y=True)
             itself = paddle.arange(begin, begin + block.shape[0], dtype="int64").unsqueeze(1)
             distances = paddle.put_along_axis(distances, itself, FAR, axis=1)
-            found.append(distances.topk(count, axis=1, largest=False)[1])
-        neighbours = ids.index_select(paddle.concat(found).flatten()).reshape([-1, count])
+            nearest.append(distances.topk(count, axis=1, largest=False)[1])
+        neighbours = ids.index_select(paddle.concat(nearest).flatten()).reshape([-1, count])
         return paddle.scatter(table, ids, neighbours)
 
 
-_LISTED = 20  # characters that a message lists
-_UNSEEN = -1  # in the row of a class that had no center when the nearest were searched
+_UNSEEN = -1  # fills the row of a class that had no center at the last search
 _REFRESH = 100  # steps after which the nearest centers are searched again, if centers move
 
 
 class CenterMargin(nn.Layer):
     """Compute the hinge ``max(0, d(f, c) - d(f, n) + margin)`` on squared distances of a frame f.
 
-    It is the triplet-center loss (He et al., CVPR 2018), with look-alikes in place of all other classes.
+    c is the center of the frame's class; n is the center nearest to the frame among those of its look-alikes. This is
+    the triplet-center loss (He et al., CVPR 2018), with look-alikes in place of all other classes.
 
-    c is the center of the frame's class, n the one nearest to the frame among the centers of its look-alikes.
-    If centers move, the nearest are searched every 100 steps and whenever a class gets its center; the result is
-    saved with the centers, so that a resumed run has the same.
+    If centers move, the nearest ones are searched every 100 steps, and whenever a class gets its first center. The
+    result is saved with the centers, so that a resumed run has the same one.
 
     Args:
         margin: in units of squared distance; 0: no hinge, and look-alikes are only checked.
-        look_alikes: how many nearest centers are a character's look-alikes; or a file of groups, one group on each
-            line; or ``shipped``, the groups that come with this package. With groups the look-alikes of a character
-            are the others of all groups that it is in.
+        look_alikes: the number of nearest centers that are look-alikes of a character; or a file of groups, one group
+            on each line; or ``shipped``, the groups of this package. With groups, the look-alikes of a character are
+            the other characters of its groups.
         bank: the centers.
-        moving: whether they move. If not, the look-alikes follow from them and are not saved.
+        moving: whether they move. If not, the look-alikes are computed from them again and not saved.
         charset: the dictionary; needed for groups.
 
     Raises:
-        ConfigError: ``look_alikes`` is none of these, or groups are given without a dictionary.
-        DataError: the file cannot be read or holds no groups; or no two characters of a group are in the
-            dictionary, or have a center in ``bank``.
+        ConfigError: ``look_alikes`` has another value, or groups are given without a dictionary.
+        DataError: the file cannot be read or has no groups; or no group has two characters that are in the dictionary,
+            or two that have a center in ``bank``.
     """
 
     def __init__(
@@ -182,8 +181,8 @@ class CenterMargin(nn.Layer):
                 )
         elif isinstance(look_alikes, bool) or not isinstance(look_alikes, int) or look_alikes < 1:
             raise ConfigError(
-                f"CenterLoss: look_alikes is {look_alikes!r}, but must be a number of nearest centers, at least 1, "
-                f"or `{SHIPPED}`, or a file of groups, one group on each line.",
+                f"CenterLoss: look_alikes is {look_alikes!r}, but must be a number of nearest centers from 1, "
+                f"`{SHIPPED}`, or a file of groups, one group on each line.",
                 code="bad_value",
             )
         elif margin:
@@ -191,7 +190,7 @@ class CenterMargin(nn.Layer):
             self.register_buffer("neighbours", paddle.full([classes, width], _UNSEEN, "int64"), moving)
 
     def _group_candidates(self, groups: Sequence[str], charset: Charset) -> paddle.Tensor:
-        """Return the others of all groups of each class, then the class itself up to K: int64 [C, K]."""
+        """Return the look-alikes of each class, filled up with the class itself: int64 [C, K]."""
         present = within(groups, charset.characters)
         if not present:
             raise DataError(
@@ -210,37 +209,39 @@ class CenterMargin(nn.Layer):
         )
 
     def _check_centers(self, bank: CenterBank, charset: Charset) -> None:
-        """Log which characters the margin acts on."""
+        """Log how many characters the margin acts on.
+
+        Raises:
+            DataError: it acts on none.
+        """
         every = paddle.arange(charset.ctc_classes, dtype="int64")
         table = self._table(bank, None)
         grouped = (table != every.unsqueeze(1)).any(axis=1)
         served = self._allowed(table, every, bank).any(axis=1).logical_and(bank.known)
-        lacking = [charset.ctc_symbols[i] for i in np.flatnonzero((grouped.numpy()) & ~served.numpy())]
         if not bool(served.any()):
             raise DataError(
                 f"CenterLoss: no two characters of a group of {self._groups_name} have a center, so the margin has no "
                 f"effect. Fix: `ppocr-ext export-center` lists the characters that have none.",
                 code="no_look_alikes",
             )
-        LOG.info("CenterLoss: the margin acts on %d characters of %s", int(served.sum()), self._groups_name)
-        if lacking:
-            shown = " ".join(map(symbol_name, lacking[:_LISTED])) + (" …" if len(lacking) > _LISTED else "")
-            LOG.warning(
-                "CenterLoss: the margin cannot act on %d more, which have no center or no look-alike with one: %s",
-                len(lacking),
-                shown,
-            )
+        LOG.info(
+            "CenterLoss: the margin acts on %d of %d characters of %s; the others, or their look-alikes, have no "
+            "center",
+            int(served.sum()),
+            int(grouped.sum()),
+            self._groups_name,
+        )
 
     def forward(
         self, rows: paddle.Tensor, class_ids: paddle.Tensor, bank: CenterBank, step: int | None
     ) -> paddle.Tensor:
-        """Return the mean over the frames that have a look-alike with a center; 0 if none has.
+        """Return the mean over the frames that have a look-alike with a center; 0 without such frames.
 
         Args:
             rows: float32 [M, D], features of frames.
             class_ids: int64 [M], of classes that have a center.
             bank: the centers.
-            step: the number of steps before this one if centers move; None if they do not.
+            step: the number of this step, from 0, if centers move; None otherwise.
         """
         candidates = self._table(bank, step).index_select(class_ids)
         allowed = self._allowed(candidates, class_ids, bank)
@@ -256,13 +257,13 @@ class CenterMargin(nn.Layer):
 
     @staticmethod
     def _allowed(candidates: paddle.Tensor, class_ids: paddle.Tensor, bank: CenterBank) -> paddle.Tensor:
-        """Return which candidates are another class than the row's and have a center, bool [M, K]."""
+        """Return which candidates have a center and are not the class of the row, bool [M, K]."""
         known = bank.known.astype("int32")  # Paddle 2.6 cannot index_select booleans
         has_center = known.index_select(candidates.flatten()).reshape(candidates.shape) > 0
         return has_center.logical_and(candidates != class_ids.unsqueeze(1))
 
     def _table(self, bank: CenterBank, step: int | None) -> paddle.Tensor:
-        """Return the look-alikes of each class, with and without a center; itself if it has fewer: int64 [C, K]."""
+        """Return the look-alikes of each class, filled up with the class itself: int64 [C, K]."""
         if self._candidates is not None:
             return self._candidates
         unseen = (self.neighbours[:, 0] == _UNSEEN).logical_and(bank.known)
@@ -274,7 +275,7 @@ class CenterMargin(nn.Layer):
 class _Hinge(PyLayer):
     """Sum up ``max(0, d(f, c) - d(f, n) + margin)`` over rows f [M, D], c and n the centers [C, D] of classes [M].
 
-    Two buffers of M·D in the forward pass and one in the backward pass; the plain formula has seven.
+    It needs two buffers of M·D in the forward pass and one in the backward pass; the plain formula needs seven.
     """
 
     @staticmethod
@@ -303,7 +304,7 @@ class _Hinge(PyLayer):
 
 @paddle.no_grad()
 def _nearest_classes(bank: CenterBank, width: int) -> paddle.Tensor:
-    """Return the nearest others, then the class itself; ``_UNSEEN`` for a class without center: int64 [C, width]."""
+    """Return the nearest other classes, filled up with the class itself; ``_UNSEEN`` without a center: [C, width]."""
     table = bank.nearest(width)
     own = paddle.arange(table.shape[0], dtype="int64").unsqueeze(1)
     table = paddle.concat([table, *[own] * (width - table.shape[1])], axis=1)
@@ -314,9 +315,9 @@ def _nearest_classes(bank: CenterBank, width: int) -> paddle.Tensor:
 def _nearest(
     rows: paddle.Tensor, candidates: paddle.Tensor, allowed: paddle.Tensor, centers: paddle.Tensor
 ) -> paddle.Tensor:
-    """Return which of the allowed candidates [M, K] of each row, at least one, has the nearest center: int64 [M].
+    """Return the allowed candidate with the nearest center for each row: int64 [M]; each row allows at least one.
 
-    A column costs as much as it has allowed entries, so that one large group does not slow the others down.
+    Only the allowed entries of a column are computed, so that one large group does not slow down the others.
     """
     best = paddle.full([rows.shape[0]], FAR)
     chosen = candidates[:, 0].clone()

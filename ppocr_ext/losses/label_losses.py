@@ -1,6 +1,6 @@
 """Compute the losses of one head against its label: CTC (Graves et al., ICML 2006), NRTR, SAR and others.
 
-CTC is computed by Paddle's kernel, with what it lacks on some devices.
+CTC is computed by Paddle's kernel; on devices where that fails, by its CPU kernel.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from ppocr_ext.losses.functional import smoothed_cross_entropy_rows, weighted_me
 from ppocr_ext.messages import LOG, end_text
 from ppocr_ext.registry import LOSSES
 
-_BETWEEN_READS = 100  # batches; reading a count stalls a device
-# What Paddle raises where its CTC kernel was not built for the GPU (PaddlePaddle/Paddle 75122, PaddleX 4535).
+_BETWEEN_READS = 100  # batches between two reads of a count, since a read stalls the device
+# Paddle's message if its CTC kernel was not built for the GPU (PaddlePaddle/Paddle 75122, PaddleX 4535).
 _NO_KERNEL = re.compile(r"warp-ctc.*Error in (get_workspace_size|compute_ctc_loss): execution failed")
 
 
@@ -35,16 +35,16 @@ class CTCLoss(Loss):
     ``predicts``: logits float32 [B, T, C] without softmax, or ``(features, logits)``.
     ``batch``: ``[image, label, length, …]`` with label int [B, L] padded with 0 and length int [B].
 
-    A misfit, a label that needs more than T frames (its length, plus one for each repeated neighbour), has the
-    probability 0, so its loss is infinite. Misfits are found before the kernel, whose result for them depends on the
-    device, and counted in the log. NaN stays NaN, also in a misfit, and so does a loss that is infinite for another
-    reason.
+    A misfit is a label that needs more than T frames: its length, plus one for each repeated neighbour. Its probability
+    is 0, so its loss is infinite. Misfits are found before the kernel runs, since the kernel's result for them depends
+    on the device. The log counts them. NaN stays NaN, even in a misfit; a loss that is infinite for another reason
+    stays infinite.
 
-    A class id outside 1 to C - 1 inside a label gives a wrong number, and a batch of empty labels ends the process.
-    Both are errors here if the label is in CPU memory. Elsewhere the check would stall the device: a run checks the
+    In Paddle, a class id outside 1 to C - 1 gives a wrong number, and a batch of empty labels ends the process. Both
+    are errors here if the label is in CPU memory. On another device this check would stall it; there, a run checks the
     samples before they become a batch (:class:`ppocr_ext.data.batch_check.BatchLabelCheck`).
 
-    Where Paddle's kernel cannot run on the device, its CPU kernel computes loss and gradient, with one warning.
+    If Paddle's kernel cannot run on the device, its CPU kernel computes loss and gradient, with one warning.
 
     Args:
         use_focal_loss: multiply each line by ``(1 - p(label))²`` (Lin et al., ICCV 2017, gamma 2).
@@ -86,7 +86,7 @@ class CTCLoss(Loss):
         label = label.astype("int32")
         length = length.astype("int64").reshape([-1])
         fits = frames_needed(label, length) <= frames
-        # a misfit goes through the kernel with its first character alone, which always fits
+        # the kernel gets only the first character of a misfit, which always fits
         losses = self._kernel(logits, label, paddle.where(fits, length, paddle.ones_like(length)))
         losses = losses * fits.astype(losses.dtype)  # a product, since NaN times 0 is NaN
         if not self.zero_infinity:
@@ -100,10 +100,10 @@ class CTCLoss(Loss):
 def frames_needed(label: paddle.Tensor, length: paddle.Tensor) -> paddle.Tensor:
     """Return the frames that CTC needs for each label, int64 [B]: its length, and one for each repeated neighbour.
 
-    The rule is that of :func:`ppocr_ext.data.sample_rules.frames_needed`, on the device of the labels.
+    It is the rule of :func:`ppocr_ext.data.sample_rules.frames_needed`, computed on the device of the labels.
 
     Args:
-        label: int [B, L], padded; what is behind a label's length does not count.
+        label: int [B, L], padded; entries after a label's length do not count.
         length: int64 [B].
     """
     if label.shape[1] < 2:
@@ -114,7 +114,7 @@ def frames_needed(label: paddle.Tensor, length: paddle.Tensor) -> paddle.Tensor:
 
 
 class _Kernel:
-    """Paddle's CTC kernel on the device of the logits, or on the CPU once that has failed."""
+    """Paddle's CTC kernel on the device of the logits; on the CPU after it has failed there."""
 
     def __init__(self) -> None:
         self._use_cpu = False
@@ -125,13 +125,13 @@ class _Kernel:
         if not self._use_cpu:
             try:
                 return _paddle_losses(frames_first, label, length)
-            except Exception as error:  # Paddle has no class of its own for it; all others are passed on
+            except Exception as error:  # Paddle raises no class of its own for this error
                 if not _NO_KERNEL.search(str(error)):
                     raise
                 self._use_cpu = True
                 LOG.warning(
-                    "CTCLoss: Paddle's CTC kernel does not run on this device (%s). Loss and gradient are computed on "
-                    "the CPU from here on, which is slower.",
+                    "CTCLoss: Paddle's CTC kernel does not run on this device (%s). From now on, loss and gradient are "
+                    "computed on the CPU, which is slower.",
                     end_text(error),
                 )
         return _cpu_losses(frames_first, label, length)
@@ -144,7 +144,7 @@ def _paddle_losses(logits: paddle.Tensor, label: paddle.Tensor, length: paddle.T
 
 
 def _cpu_losses(logits: paddle.Tensor, label: paddle.Tensor, length: paddle.Tensor) -> paddle.Tensor:
-    """Return the same by the CPU's kernel, for tensors on any device."""
+    """Return the same losses, computed by the CPU kernel for tensors on any device."""
     copy = logits.detach().cpu()
     copy.stop_gradient = False
     with paddle.enable_grad():
@@ -154,25 +154,25 @@ def _cpu_losses(logits: paddle.Tensor, label: paddle.Tensor, length: paddle.Tens
 
 
 class _WithGradient(PyLayer):
-    """Give losses [B] that were computed elsewhere the ``gradient`` [T, B, C] that was computed there."""
+    """Connect losses [B] to the ``gradient`` [T, B, C] that was computed with them on another device."""
 
     @staticmethod
     def forward(
         ctx: Any, logits: paddle.Tensor, losses: paddle.Tensor, gradient: paddle.Tensor
     ) -> paddle.Tensor:
-        """Return ``losses``; ``logits`` are what the gradient goes to."""
+        """Return ``losses``; the gradient goes to ``logits``."""
         ctx.save_for_backward(gradient)
         return losses.clone()
 
     @staticmethod
     def backward(ctx: Any, weights: paddle.Tensor) -> tuple[paddle.Tensor, None, None]:
-        """Return the gradient of the logits; ``weights`` [B] is that of the losses."""
+        """Return the gradient of the logits; ``weights`` [B] is the gradient of the losses."""
         [gradient] = ctx.saved_tensor()
         return gradient * weights.reshape([1, -1, 1]), None, None
 
 
 class _MisfitCount:
-    """Counts the misfits of all batches, and warns at the 1st, 10th, 100th, … of them."""
+    """Count the misfits of all batches, and warn at the 1st, 10th, 100th, …"""
 
     def __init__(self) -> None:
         self._batches = 0
@@ -192,7 +192,7 @@ class _MisfitCount:
         if passes_power_of_ten(self._told, count):
             example = _example(label.numpy(), length.numpy(), frames) if on_cpu else f"T is {frames}"
             LOG.warning(
-                "CTCLoss: %d of %d labels so far need more frames than CTC has, so they train nothing: %s.",
+                "CTCLoss: %d of %d labels so far need more frames than CTC has, so they have no effect: %s.",
                 count,
                 self._lines,
                 example,
@@ -207,22 +207,22 @@ def _example(label: np.ndarray, length: np.ndarray, frames: int) -> str:
 
 
 def _on_cpu(*tensors: paddle.Tensor) -> bool:
-    """Return whether all ``tensors`` are in CPU memory: reading others would stall the device."""
+    """Return whether all ``tensors`` are in CPU memory; reading others would stall their device."""
     return all(tensor.place.is_cpu_place() for tensor in tensors)
 
 
 SMOOTHING = 0.1
-# Paddle's own default: no class has it, so every position counts.
+# Paddle's default: no class has this id, so every position counts.
 _IGNORE_NOTHING = -100
 
 
 def sequence_cross_entropy(
     logits: paddle.Tensor, targets: paddle.Tensor, smoothing: bool, ignore_index: int
 ) -> paddle.Tensor:
-    """Return the mean cross entropy over the positions that count: a scalar; 0 if none counts.
+    """Return the mean cross entropy over the positions that count, a scalar; 0 if no position counts.
 
-    With smoothing all positions but padding count; without, those whose class is not ``ignore_index``
-    (a negative one: all, padding too). This is PaddleOCR's rule.
+    PaddleOCR's rule: with smoothing, all positions except padding count. Without smoothing, all positions count whose
+    class is not ``ignore_index``; if that is negative, padding counts too.
 
     Args:
         logits: float32 [B, N, C].
@@ -241,7 +241,7 @@ def sequence_cross_entropy(
 
 @LOSSES.register()
 class NRTRLoss(Loss):
-    """Compute the mean cross entropy over all positions but padding (Sheng et al., ICDAR 2019, section III-D).
+    """Compute the mean cross entropy over all positions except padding (Sheng et al., ICDAR 2019, section III-D).
 
     ``predicts``: logits float32 [B, N, C] of the teacher-forced decoder.
     ``batch``: ``[image, label, length, …]``, label int64 [B, L] as ``<s> characters </s> padding``, L > N.
@@ -260,8 +260,8 @@ class NRTRLoss(Loss):
         super().__init__()
         if ignore_index < 0 and not smoothing:
             raise ConfigError(
-                f"NRTRLoss: ignore_index is {ignore_index}; without smoothing it must be the class "
-                f"of the padding, 0.",
+                f"NRTRLoss: ignore_index is {ignore_index}, but without smoothing it must be the class of the "
+                f"padding, 0.",
                 code="bad_value",
             )
         self.smoothing = smoothing
@@ -277,7 +277,7 @@ class NRTRLoss(Loss):
 
 @LOSSES.register()
 class SARLoss(Loss):
-    """Compute the mean cross entropy over all positions but padding (Li et al., AAAI 2019, section 3.4).
+    """Compute the mean cross entropy over all positions except padding (Li et al., AAAI 2019, section 3.4).
 
     ``predicts``: logits float32 [B, L, C], each behind one entry of the label; the last one has no target.
     ``batch``: ``[image, label, length, …]``, label int64 [B, L] as ``<BOS> characters <EOS> padding``.
@@ -323,7 +323,7 @@ class CELoss(Loss):
 
     Args:
         smoothing: label smoothing of 0.1; padding does not count.
-        with_all: every entry of the label is a target, the first too (N = L).
+        with_all: every entry of the label is a target, even the first (N = L).
         ignore_index: class that does not count (without smoothing); negative: every class counts.
     """
 
@@ -349,7 +349,7 @@ class CELoss(Loss):
         return {"loss": sequence_cross_entropy(logits, targets, self.smoothing, self.ignore_index)}
 
     def _every_entry(self, outputs: Any, batch: Sequence[paddle.Tensor]) -> paddle.Tensor:
-        """Return the loss without smoothing of logits [B, L, C], or of a list of them, against the whole label."""
+        """Return the loss of logits [B, L, C], or of a list of them, against the whole label, without smoothing."""
         several = outputs if isinstance(outputs, (list, tuple)) else [outputs]
         logits = paddle.concat([to_logits(output, "CELoss: the prediction") for output in several])
         _, label, *_ = batch

@@ -1,4 +1,4 @@
-"""Compare what computes a network with the network: on drawn text of several widths; imports no Paddle."""
+"""Compare an engine with its network on drawn text of several widths; imports no Paddle."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 from ppocr_ext.config.global_keys import BFLOAT16, FLOAT32
 
 TOLERANCE = 1e-4  # of the largest absolute value of an output, or of 1 if that is greater
-BFLOAT16_TOLERANCE = 0.05  # of the root mean square of an output, for that of the differences
-_LEAST = 1e-12  # probability that counts: the softmax of oneDNN gives none below exp(-64)
+BFLOAT16_TOLERANCE = 0.05  # root mean square of the differences, as a share of that of the output
+_LEAST = 1e-12  # smaller probabilities are clipped: the softmax of oneDNN returns none below exp(-64)
 _LETTERS = (1, 4, 9, 16)  # of the drawn images: narrow to wide
 _DRAWN = "0123456789"
 
@@ -25,26 +25,26 @@ def distance(expected: np.ndarray, found: np.ndarray) -> float:
 
 
 def logits_of(probabilities: np.ndarray) -> np.ndarray:
-    """Return the logarithms of probabilities, which are the logits but for one number in each row.
+    """Return the logarithms of probabilities, which equal the logits up to one number in each row.
 
-    Where a network is sure, other logits have almost the same probabilities.
+    Logits show differences better: if a network is certain, different logits have almost the same probabilities.
     """
     return np.log(np.maximum(probabilities, _LEAST))
 
 
 def is_near(expected: np.ndarray, found: np.ndarray, dtype: str = FLOAT32) -> bool:
-    """Return True if an output of a network, such as its logits, is computed well enough in ``dtype``."""
+    """Return True if an output of a network, such as its logits, is exact enough for ``dtype``."""
     if expected.shape == found.shape and dtype == BFLOAT16:
         return float(np.linalg.norm(found - expected)) <= BFLOAT16_TOLERANCE * float(np.linalg.norm(expected))
     return distance(expected, found) <= TOLERANCE * max(1.0, float(np.abs(expected).max()))
 
 
 def drawn_images(characters: Sequence[str], height: int) -> list[np.ndarray]:
-    """Return coloured images with letters of a dictionary, from narrow to wide; the same ones each time.
+    """Return coloured images with letters of a dictionary, from narrow to wide; always the same images.
 
     Args:
-        characters: of the dictionary; without a Latin letter or digit in it, digits are drawn.
-        height: of the network's input. The images have other heights, so that they are resized.
+        characters: of the dictionary; if it has no Latin letter or digit, digits are drawn.
+        height: of the network's input. The images have other heights, so that they must be resized.
 
     Returns:
         uint8 [H, W, 3] each, in BGR.
@@ -59,7 +59,7 @@ def drawn_images(characters: Sequence[str], height: int) -> list[np.ndarray]:
 
 
 def _draw(text: str, height: int, generator: np.random.Generator) -> np.ndarray:
-    """Return ``text`` in one colour on a background that changes from left to right."""
+    """Return an image of ``text`` in one colour on a background that changes from left to right."""
     font, scale = cv2.FONT_HERSHEY_SIMPLEX, height / 40
     (width, _), _ = cv2.getTextSize(text, font, scale, 2)
     left, right, ink = generator.integers([[150], [90], [0]], [[256], [256], [80]], (3, 3))

@@ -203,25 +203,25 @@ class Probe(NamedTuple):
 class CompiledNetwork:
     """A network and its compiled graphs on the CPU, with the signature of the network.
 
-    Outputs equal the network's within 1e-4 (in bfloat16: 5 %), without the features that ``return_feats`` adds to
-    probabilities; a graph is compared when it is opened. The table above says what computes where an engine fails. The
-    network itself also computes any other request, and in train mode. A graph is made when the first images of a height
-    come, or by :meth:`prepare`. It is kept in the cache folder, where the next process finds it.
+    Outputs equal the network's within 1e-4 (in bfloat16: 5 %); probabilities come without the features that
+    ``return_feats`` adds. Each graph is compared when it is opened. If an engine fails, the table above applies. The
+    network itself computes other requests, and everything in train mode. A graph is made by :meth:`prepare`, or with
+    the first images of a height. It is kept in the cache folder for the next process.
 
     Args:
-        network: with weights, which must not change, in eval mode.
-        request: what is computed.
+        network: in eval mode, with weights that do not change.
+        request: the outputs that are computed.
         name: of the network in messages.
-        threads: of the computation; None: as many as the network itself has (``OMP_NUM_THREADS``).
-        dtype: ``"float32"`` or ``"bfloat16"`` of products and convolutions. Without instructions for bfloat16, float32
-            is used, with a warning.
+        threads: of the computation; None: those of the network itself (``OMP_NUM_THREADS``).
+        dtype: ``"float32"`` or ``"bfloat16"``, for products and convolutions. Without instructions for bfloat16,
+            float32 is used, with a warning.
         engine: ``"paddle"`` (Paddle Inference with oneDNN), ``"onnxruntime"``, ``"openvino"``, or ``"auto"``; see
             :func:`ppocr_ext.inference.runners.engine_of`.
 
     Attributes:
-        engine: that computes; ``"network"`` once something could not be compiled.
-        dtype: that it computes in.
-        asked: the type that was asked for, perhaps of a run before; see :attr:`label`.
+        engine: the engine that computes; ``"network"`` after a failure.
+        dtype: the type in which it computes.
+        asked: the requested type; :attr:`label` uses it.
 
     Raises:
         MissingPackageError: a package of ``engine`` is not installed.
@@ -259,16 +259,16 @@ class CompiledNetwork:
 
     @property
     def label(self) -> str:
-        """Engine and dtype in a run's records: ``"paddle"``, ``"openvino bfloat16"``, ``"network"``.
+        """Engine and type in a run's records: ``"paddle"``, ``"openvino bfloat16"``, ``"network"``.
 
-        The type is left out if float32 was asked for.
+        The type is missing if float32 was requested.
         """
         return self.engine if self.asked == FLOAT32 else f"{self.engine} {self.dtype}"
 
     def __call__(
         self, images: Tensor, data: Sequence[Tensor] | None = None, request: HeadRequest | None = None
     ) -> Any:
-        """Return what the network returns, without gradients; see :class:`BaseModel`."""
+        """Return the outputs of the network, without gradients; see :class:`BaseModel`."""
         asked = request or getattr(self._network, "eval_request", self._request)
         target = self._target(data)
         fits = asked == self._request and (target is None) == (self._position is None)
@@ -277,8 +277,8 @@ class CompiledNetwork:
                 return self._network(images, data, request)
             try:
                 return self._graph(images.shape[1:]).run(images.numpy(), target)
-            except Exception as error:  # whatever Paddle raises
-                outputs = self._network(images, data, request)  # it says what is wrong with the images
+            except Exception as error:  # Paddle raises any class
+                outputs = self._network(images, data, request)  # raises a clear error for bad images
                 self._give_up(error)
                 return outputs
 
@@ -294,27 +294,27 @@ class CompiledNetwork:
         if self.engine != NETWORK and not self._network.training:
             try:
                 self._graph(image_shape)
-            except Exception as error:  # whatever Paddle or another library raises
+            except Exception as error:  # the libraries raise any class
                 self._give_up(error)
 
     def _give_up(self, error: Exception, level: int = logging.WARNING) -> None:
         self.engine, self.dtype = NETWORK, FLOAT32
         self._graphs.clear()
-        LOG.log(level, "%s is not compiled, it runs as it is: %s", self._name, _first_line(error))
+        LOG.log(level, "%s is not compiled, the network itself computes: %s", self._name, _first_line(error))
 
     def _target(self, data: Sequence[Tensor] | None) -> np.ndarray | None:
-        """Return the ids up to the end of the longest line of a batch."""
+        """Return the ids up to the end of the longest text line of a batch."""
         if self._position is None or data is None or len(data) < self._position + 2:
             return None
         longest = int(data[self._position + 1].max())
         return np.asarray(data[self._position][:, : longest + 2].numpy())
 
     def _graph(self, image_shape: Sequence[int]) -> _Graph:
-        """Return the graph for images [C, H, W]: of any width, or, if the network takes no other, of this one.
+        """Return the graph for images [C, H, W]: for any width, or for this one if the network needs a fixed width.
 
         Raises:
             ModelError: there would be too many graphs, or a graph computes other numbers.
-            Exception: whatever Paddle, the converter or the engine makes of a network that it cannot compile.
+            Exception: of any class, from Paddle, the converter or the engine, if the network cannot be compiled.
         """
         channels, height, width = (int(size) for size in image_shape)
         for shape in ((channels, height, None), (channels, height, width)):
@@ -333,7 +333,7 @@ class CompiledNetwork:
         return self._graphs.setdefault(of_graph, self._open(of_graph, probes))
 
     def _probe(self, shape: tuple[int, ...]) -> Probe:
-        """Return drawn text of a shape [B, C, H, W], and what the network makes of it."""
+        """Return drawn text of a shape [B, C, H, W], and the network's outputs for it."""
         images, target = text_inputs(shape), None
         if self._position is not None:
             ids = np.arange(START_ID, START_ID + _TARGET_LENGTH, dtype=np.int64)
@@ -344,7 +344,7 @@ class CompiledNetwork:
         return Probe(images, target, without_features(expected) if self._request.probabilities else expected)
 
     def _open(self, image_shape: ImageShape, probes: Sequence[Probe]) -> _Graph:
-        """Open a graph of the cache; write it if it is not there, or is not right."""
+        """Open a graph of the cache; write it if it is missing or wrong."""
 
         def write(folder: Path) -> None:
             LOG.info("compiling %s for images of height %d", self._name, image_shape[1])
@@ -365,7 +365,7 @@ class CompiledNetwork:
         was_kept = is_kept(key)
         try:
             return read()
-        except Exception as error:  # whatever the libraries make of damaged files
+        except Exception as error:  # the libraries raise any class for damaged files
             discard(key)
             if not was_kept:
                 raise
@@ -396,11 +396,11 @@ class CompiledNetwork:
 
 
 class _Graph:
-    """A graph and the structure of what it returns.
+    """A graph and the structure of its outputs.
 
     Args:
-        runner: of the graph, by whatever library.
-        outputs: of the network, of the same structure.
+        runner: of the graph.
+        outputs: of the network, with the same structure.
     """
 
     def __init__(self, runner: Runner, outputs: Any) -> None:
@@ -410,7 +410,7 @@ class _Graph:
         self._structure = paddle.utils.map_structure(lambda tensor: 0, outputs)
 
     def run(self, images: np.ndarray, target: np.ndarray | None) -> Any:
-        """Return the outputs for images [B, C, H, W], a few of them at a time."""
+        """Return the outputs for images [B, C, H, W]; the images are computed in chunks."""
         size = max(1, CHUNK_PIXELS // (images.shape[2] * images.shape[3]))
         parts = []
         for start in range(0, len(images), size):
@@ -422,7 +422,7 @@ class _Graph:
 
 
 def _first_line(error: Exception) -> str:
-    """Return a line: of Paddle's compiler, the line that names the error."""
+    """Return the first line of the message; for Paddle's compiler, the line that names the error."""
     text = error_text(error)
     named = re.search(r"^\s*(\w+Error: .*)$", text, re.MULTILINE)
     return (named[1] if named else text.partition("\n")[0])[:_REASON_LENGTH]

@@ -1,4 +1,4 @@
-"""Write what a network is asked for as a graph: images and NRTR's targets in, every output out."""
+"""Write a network as a graph for one request: from images and NRTR's targets to all outputs."""
 
 from __future__ import annotations
 
@@ -26,18 +26,17 @@ from ppocr_ext.modeling.heads.nrtr_head import Transformer
 IMAGES = "x"  # name of the input, as in PaddleOCR's graphs
 TARGET = "target"
 ImageShape = tuple[int, int, int | None]  # channels, height, and the width if there is only one
-_SAME = 1e-5  # of probabilities: a second softmax would change them more
+_SAME = 1e-5  # the largest difference of equal probabilities; a second softmax changes them more
 
 
 def inference_copy(network: nn.Layer, request: HeadRequest) -> nn.Layer:
-    """Return a copy of a network in eval mode for one request, its parallel convolutions folded.
+    """Return a copy of a network in eval mode for one request, with its parallel convolutions folded.
 
-    Branches that the request leaves out are not in it. With probabilities, features that ``return_feats`` adds are
-    left out too.
+    It has only the branches of the request. For probabilities, it returns no features, whatever ``return_feats`` is.
 
     Args:
         network: a ``BaseModel`` with weights. It does not change.
-        request: what the copy is for.
+        request: the outputs that are needed.
     """
     copied = reparameterized(network)
     for branch in BRANCHES - request.branches:
@@ -52,17 +51,17 @@ def inference_copy(network: nn.Layer, request: HeadRequest) -> nn.Layer:
 
 
 def without_features(outputs: Any) -> Any:
-    """Return the outputs of a network for probabilities as those of its :func:`inference_copy`."""
+    """Return the outputs of a network for probabilities without features, as :func:`inference_copy` returns them."""
     if isinstance(outputs, dict):
         return {name: without_features(each) for name, each in outputs.items()}
     return outputs[-1] if isinstance(outputs, tuple) else outputs
 
 
 def target_position(network: nn.Layer, request: HeadRequest) -> int | None:
-    """Return where in the labels of a batch NRTR's target is; None if the request reads no labels.
+    """Return the position of NRTR's target in the labels of a batch; None if the request reads no labels.
 
     Raises:
-        ModelError: the request cannot be compiled, or the network is not one of ours.
+        ModelError: the request cannot be compiled, or the network is not a :class:`BaseModel` with a head of ours.
     """
     head = getattr(network, "head", None)
     if not isinstance(network, BaseModel) or head is None or not understands_requests(head):
@@ -77,13 +76,13 @@ def target_position(network: nn.Layer, request: HeadRequest) -> int | None:
 
 
 def pools_adaptively(network: nn.Layer, request: HeadRequest, engine: str) -> bool:
-    """Return True if the backbone pools to a fixed number of frames, which ONNX can say only for one width."""
+    """Return True if the backbone pools to a fixed number of frames; ONNX supports that only for one width."""
     frames = getattr(getattr(network, "backbone", None), "train_frames", None)
     return engine != PADDLE and request.for_training and isinstance(frames, int)
 
 
 def labels_of(target: Any, position: int | None) -> list[Any] | None:
-    """Return the labels of a batch with NRTR's ``target``, which ends with the longest line; None without one."""
+    """Return the labels of a batch with NRTR's ``target`` at ``position``; None without one of them."""
     return None if position is None or target is None else [target] * (position + 1)
 
 
@@ -92,7 +91,7 @@ class _Traced(nn.Layer):
 
     Args:
         network: made by :func:`inference_copy`.
-        request: what it returns.
+        request: the outputs that it returns.
         position: see :func:`target_position`.
     """
 
@@ -117,12 +116,12 @@ def write_graph(
 ) -> None:
     """Write ``inference.json`` and ``inference.pdiparams`` for batches of any size.
 
-    Paddle's generator is as it was afterwards.
+    The state of Paddle's generator does not change.
 
     Args:
         copied: made by :func:`inference_copy`.
-        request: what the graph returns; a tensor that the network returns twice is one output.
-        image_shape: of the images; without a width for all widths.
+        request: the outputs of the graph; a tensor that the network returns twice is one output.
+        image_shape: of the images; a width of None stands for all widths.
         folder: an existing folder.
         position: see :func:`target_position`.
 
@@ -145,14 +144,14 @@ def write_graph(
         paddle.set_rng_state(generator)
     if not (folder / GRAPH).is_file():
         raise ModelError(
-            f"Paddle {paddle.__version__} cannot write {GRAPH}, the form that the clients read. Fix: pip install "
+            f"Paddle {paddle.__version__} cannot write {GRAPH}, which the clients read. Fix: pip install "
             f"'paddlepaddle>=3' (the checkpoint stays the same).",
             code="needs_paddle_3",
         )
 
 
 class Reader(NamedTuple):
-    """What :func:`write_reader` wrote: the classes of its output, and how many numbers its weights are."""
+    """The number of classes and of parameters of a graph that :func:`write_reader` wrote."""
 
     classes: int
     parameters: int
@@ -161,15 +160,15 @@ class Reader(NamedTuple):
 def write_reader(
     network: nn.Layer, folder: Path, image_shape: tuple[int, int, int], width: int | None = None
 ) -> Reader:
-    """Write the graph of a recogniser: images [B, 3, H, W] in, probabilities of CTC [B, T, C] out.
+    """Write the graph of a recogniser: from images [B, 3, H, W] to probabilities of CTC [B, T, C].
 
-    The softmax is applied once, features are pooled as in evaluation, and the branches that guide the training are left
-    out. The recogniser itself does not change.
+    The softmax is applied once, features are pooled as in evaluation, and branches that only guide the training are
+    removed. The recogniser itself does not change.
 
     Args:
         network: a ``BaseModel`` with a CTC head, its weights loaded.
         folder: an existing folder.
-        image_shape: [channels, height, width] of the images that it was evaluated on.
+        image_shape: [channels, height, width] of the images in evaluation.
         width: the only width that the graph takes; None: every width.
 
     Raises:
@@ -182,22 +181,22 @@ def write_reader(
     for each in (usual, 2 * usual) if width is None else (width,):
         classes = _check_output(reader, (1, channels, height, each), usual)
     write_graph(reader, EVAL, (channels, height, width), folder)
-    # of the file, since a network may have layers that only the training uses
+    # counted in the file, since a network may have layers that only the training uses
     weights = paddle.jit.load(str(folder / STEM)).state_dict().values()
     return Reader(classes, sum(int(np.prod(weight.shape)) for weight in weights))
 
 
 @paddle.no_grad()
 def _check_output(reader: nn.Layer, shape: tuple[int, ...], usual: int) -> int:
-    """Read drawn text, and return how many classes the recogniser has.
+    """Read drawn text, and return the number of classes of the recogniser.
 
     Raises:
-        ModelError: it does not return the softmax of its classifier's logits, these are not finite, or it does not take
-            images of this shape, but may take those of the width ``usual``.
+        ModelError: it does not return the softmax of its logits, the logits are not finite, or it takes only images of
+            the width ``usual``.
     """
     try:
         with FeatureTap(reader) as tap:
-            found = reader(paddle.to_tensor(text_inputs(shape)), None, EVAL)
+            output = reader(paddle.to_tensor(text_inputs(shape)), None, EVAL)
     except Exception as error:
         if shape[3] == usual:
             raise
@@ -208,16 +207,16 @@ def _check_output(reader: nn.Layer, shape: tuple[int, ...], usual: int) -> int:
         ) from error
     if not bool(paddle.isfinite(tap.logits).all()):
         raise ModelError(
-            "The network gives numbers that are not finite: its weights are damaged. Fix: export another "
+            "The network returns numbers that are not finite, so its weights are damaged. Fix: export another "
             "checkpoint of the run.",
             code="not_finite",
         )
     expected = F.softmax(tap.logits, axis=-1).numpy()
-    if not isinstance(found, Tensor) or distance(expected, found.numpy()) > _SAME:
-        size = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
+    if not isinstance(output, Tensor) or distance(expected, output.numpy()) > _SAME:
+        size = list(output.shape) if isinstance(output, Tensor) else type(output).__name__
         raise ModelError(
-            f"The network does not return the probabilities of CTC, [batch, frames, classes], in evaluation "
-            f"(found {size}). Fix: its head must apply the softmax once, and only in evaluation.",
+            f"In evaluation, the network does not return the probabilities of CTC, [batch, frames, classes] "
+            f"(found {size}). Fix: let its head apply the softmax once, and only in evaluation.",
             code="unsupported_output",
         )
-    return int(found.shape[-1])
+    return int(output.shape[-1])

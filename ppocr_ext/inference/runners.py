@@ -1,4 +1,4 @@
-"""The libraries that run a graph on the CPU: Paddle Inference, ONNX Runtime, OpenVINO; and the network itself."""
+"""Run a graph on the CPU with Paddle Inference, ONNX Runtime or OpenVINO, or run the network itself."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ T = TypeVar("T")
 STEM = "inference"  # of the files of a graph
 GRAPH = f"{STEM}.json"
 WEIGHTS = f"{STEM}.pdiparams"
-ONNX = f"{STEM}.onnx"  # what the engines other than Paddle read
+ONNX = f"{STEM}.onnx"  # for all engines except Paddle
 INSTALL = {ONNXRUNTIME: INSTALL_ONNX, OPENVINO: "pip install 'ppocr-ext[openvino]'"}
-_SHOWN = 3  # lines of what was printed
+_SHOWN = 3  # printed lines that a message shows
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,11 @@ class Runner:
     """A graph that a library has opened; several threads may call it.
 
     Attributes:
-        shapes: of the inputs by name, as far as the library tells; None where a size is not fixed, and empty for ids.
-        outputs: how many sizes each output has; None where the library does not tell.
+        shapes: of the inputs by name; None for a size that is not fixed; empty for ids, or if the library does not
+            know the shape.
+        outputs: the number of axes of each output; None if the library does not know it.
         run: maps the inputs by name to the outputs, in their order.
-        metadata: texts that the file holds by key, such as its dictionary.
+        metadata: texts in the file by key, such as its dictionary.
     """
 
     shapes: Mapping[str, Sequence[int | None]]
@@ -47,20 +48,18 @@ class Runner:
     metadata: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, inputs: Mapping[str, np.ndarray]) -> Sequence[np.ndarray]:
-        """Return the outputs; inputs that the graph does not read are left out."""
-        given = {name: inputs[name] for name in self.shapes}
-        return self.run(
-            {name: each if each.flags.c_contiguous else each.copy() for name, each in given.items()}
-        )
+        """Return the outputs; other inputs than those of the graph are ignored."""
+        arrays = {name: inputs[name] for name in self.shapes}
+        return self.run({name: x if x.flags.c_contiguous else x.copy() for name, x in arrays.items()})
 
 
 def missing_packages(names: Sequence[str]) -> list[str]:
-    """Return the packages that are not installed; they are not imported."""
+    """Return the packages that are not installed, without importing them."""
     return [name for name in names if find_spec(name) is None]
 
 
 def missing_packages_of(engine: str) -> list[str]:
-    """Return the packages that ``engine`` needs to run a network, and that are not installed."""
+    """Return the packages that ``engine`` needs to run a network and that are not installed."""
     return missing_packages((engine, "paddle2onnx") if engine in INSTALL else ())
 
 
@@ -68,30 +67,30 @@ def require_engine(engine: str) -> None:
     """Check that the packages of an engine are installed.
 
     Raises:
-        MissingPackageError: one is not; the message says what to install.
+        MissingPackageError: one is missing; the message says how to install it.
     """
     if missing := missing_packages_of(engine):
         raise MissingPackageError(
-            f"The engine {engine} needs {' and '.join(missing)}. Fix: {INSTALL[engine]}, or take the engine auto.",
+            f"The engine {engine} needs {' and '.join(missing)}. Fix: {INSTALL[engine]}, or use the engine auto.",
             code="missing_package",
         )
 
 
 def engine_of(asked: str) -> str:
-    """Return the engine that computes: of ``"auto"`` OpenVINO if its packages are installed, else Paddle."""
+    """Return the engine; for ``"auto"``, OpenVINO if its packages are installed, else Paddle."""
     if asked != AUTO:
         return asked
     return PADDLE if missing_packages_of(OPENVINO) else OPENVINO
 
 
 def other_engines(dtype: str) -> list[str]:
-    """Return the installed engines that can compute in ``dtype``, without Paddle."""
+    """Return the installed engines except Paddle that can compute in ``dtype``."""
     able = (ONNXRUNTIME, OPENVINO) if dtype == FLOAT32 else (OPENVINO,)
     return [engine for engine in able if not missing_packages_of(engine)]
 
 
 def has_bfloat16() -> bool:
-    """Return True if the processor has instructions for bfloat16; Paddle would compute without them, but slower."""
+    """Return True if the processor has instructions for bfloat16; without them Paddle is slower than in float32."""
     import paddle
 
     return bool(paddle.base.core.supports_bfloat16_fast_performance())
@@ -102,15 +101,16 @@ def open_runner(engine: str, folder: Path, *, threads: int, dtype: str = FLOAT32
 
     Args:
         engine: the library.
-        folder: has ``inference.json`` and ``inference.pdiparams``; for other engines than Paddle ``inference.onnx``.
+        folder: has ``inference.json`` and ``inference.pdiparams``, and ``inference.onnx`` for other engines.
         threads: of the computation.
         dtype: of products and convolutions; ONNX Runtime has float32 only.
 
     Raises:
-        Exception: whatever the library makes of the file.
+        Exception: of any class, if the library cannot open the file.
     """
     if engine == PADDLE:
-        # a batch's longest label is part of its shape, so there are many: kept, each would cost memory and save no time
+        # the longest label of a batch is part of the shapes, so there are many; keeping them costs memory, and no shape
+        # is used often enough to save time
         return open_paddle([folder / GRAPH, folder / WEIGHTS], threads=threads, dtype=dtype, kept_shapes=1)
     if engine == OPENVINO:
         return open_openvino([folder / ONNX], threads=threads, dtype=dtype)
@@ -136,7 +136,7 @@ def open_paddle(
 
     Raises:
         MissingPackageError: Paddle is older than 3.0.
-        Exception: whatever Paddle makes of a damaged file.
+        Exception: of any class, for a damaged file.
     """
     from paddle import inference
 
@@ -178,16 +178,16 @@ def open_onnxruntime(files: Sequence[Path], *, threads: int | None = None) -> Ru
     """Open an ONNX file with ONNX Runtime.
 
     Args:
-        files: the file alone.
+        files: one file.
         threads: of the computation; None: one for each core.
 
     Raises:
-        Exception: whatever ONNX Runtime makes of a damaged file; its exceptions have no common base but this.
+        Exception: of any class, for a damaged file.
     """
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3  # its warnings are of the graph's form, and harmless
+    options.log_severity_level = 3  # its warnings about the form of the graph are harmless
     if threads is not None:
         options.intra_op_num_threads = threads
     session = onnxruntime.InferenceSession(str(files[0]), options, providers=["CPUExecutionProvider"])
@@ -205,10 +205,10 @@ def open_onnxruntime(files: Sequence[Path], *, threads: int | None = None) -> Ru
 
 @cache
 def _openvino_core() -> Any:
-    """Return the only core of this process, which lives as long as the process.
+    """Return the only core of this process, which is never freed.
 
-    Each core replaces the stack that signals are handled on, and puts back the one before when it is freed. Of several,
-    freed in another order, that stack is gone, and the next signal ends the process.
+    Each core replaces the stack on which signals are handled, and restores the previous stack when it is freed. If
+    several cores are freed in another order, that stack is gone, and the next signal ends the process.
     """
     import openvino
 
@@ -219,19 +219,19 @@ def open_openvino(files: Sequence[Path], *, threads: int, dtype: str = FLOAT32) 
     """Open an ONNX file with OpenVINO.
 
     Args:
-        files: the file alone.
+        files: one file.
         threads: of the computation.
         dtype: of products and convolutions.
 
     Raises:
-        Exception: whatever OpenVINO makes of a damaged file.
+        Exception: of any class, for a damaged file.
     """
     options = {
         "PERFORMANCE_HINT": "LATENCY",  # one batch at a time, by all threads
         "INFERENCE_NUM_THREADS": threads,
-        # where the processor has bfloat16, its own choice for float32 too
+        # needed for float32 too: on a processor with bfloat16, OpenVINO would choose that
         "INFERENCE_PRECISION_HINT": "bf16" if dtype == BFLOAT16 else "f32",
-        # processes of one thread each would all be bound to the first core
+        # otherwise all processes of one thread are bound to the first core
         "ENABLE_CPU_PINNING": False,
     }
     compiled = _openvino_core().compile_model(str(files[0]), "CPU", options)
@@ -240,17 +240,17 @@ def open_openvino(files: Sequence[Path], *, threads: int, dtype: str = FLOAT32) 
 
     def run(inputs: dict[str, np.ndarray]) -> Sequence[np.ndarray]:
         with lock:
-            found = request.infer(inputs)
-            return [found[output].copy() for output in compiled.outputs]  # the next batch takes its memory
+            outputs = request.infer(inputs)
+            return [outputs[output].copy() for output in compiled.outputs]  # the next batch takes its memory
 
     return Runner({each.get_any_name(): () for each in compiled.inputs}, [None] * len(compiled.outputs), run)
 
 
 class Engine(Protocol):
-    """What computes the probabilities of a batch.
+    """An object that computes the probabilities of a batch.
 
     Attributes:
-        name: ``"network"``, or of the form of an exported model: ``"paddle"``, ``"onnx"``.
+        name: ``"network"``, or the form of an exported model: ``"paddle"``, ``"onnx"``.
     """
 
     name: str
@@ -265,20 +265,20 @@ class Engine(Protocol):
 
 
 class Network(Protocol):
-    """A network of Paddle, or what is compiled of it."""
+    """A network of Paddle, or its compiled form."""
 
     def eval(self) -> Any:
         """Switch to eval mode."""
 
     def __call__(self, images: Any) -> Any:
-        """Return what the network returns for images [B, 3, H, W]."""
+        """Return the outputs for images [B, 3, H, W]."""
 
 
 class NetworkEngine:
-    """Run a network in eval mode: the probabilities of its CTC branch.
+    """Compute the probabilities of a network's CTC branch in eval mode.
 
     Args:
-        network: a recogniser (no :class:`DistillationModel`), with weights, or a ``CompiledNetwork``. It is left in
+        network: a recogniser with weights (not a :class:`DistillationModel`), or a ``CompiledNetwork``. It stays in
             eval mode.
     """
 
@@ -304,9 +304,9 @@ class NetworkEngine:
 
 
 class NrtrEngine(NetworkEngine):
-    """Run a network in eval mode: the characters that its NRTR decoder takes, one after the other.
+    """Compute the characters of a network's NRTR decoder in eval mode.
 
-    It has no frames, so it is read by :meth:`decode` and not by ``probabilities``.
+    The decoder has no frames, so :meth:`decode` is used in place of ``probabilities``.
     """
 
     def decode(self, images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -316,13 +316,13 @@ class NrtrEngine(NetworkEngine):
             images: float32 [B, 3, H, W].
 
         Raises:
-            ModelError: the head returns something else in evaluation.
+            ModelError: the head returns other outputs in evaluation.
         """
         output = self._output(images)
         if not isinstance(output, list | tuple) or len(output) != 2:
             raise ModelError(
-                f"The head returns {type(output).__name__} in evaluation, but NRTRLabelDecode reads [ids, "
-                f"probabilities], each [B, L]. Fix: decode greedily there, as the head Transformer does.",
+                f"In evaluation, the head returns {type(output).__name__}, but NRTRLabelDecode needs [ids, "
+                f"probabilities], each [B, L]. Fix: let it decode greedily, as the head Transformer does.",
                 code="unsupported_output",
             )
         ids, best = output
@@ -330,32 +330,33 @@ class NrtrEngine(NetworkEngine):
 
 
 def captured(call: Callable[[], T], failure: str, code: str) -> T:
-    """Return what ``call`` of Paddle's C++ code returns; what it prints is shown only if it fails.
+    """Return the result of ``call``, which runs C++ code of Paddle; show what it prints only if it fails.
 
     Args:
         call: takes no arguments.
-        failure: begin of the message if it raises an exception, such as ``"The network cannot be compiled"``.
-        code: of that error.
+        failure: the message of the error begins so, such as ``"The network cannot be compiled"``.
+        code: of the error.
 
     Raises:
-        ModelError: ``call`` raised an exception; the message has the last lines that it printed.
+        ModelError: ``call`` raised an exception; the message ends with the last printed lines.
     """
     with tempfile.TemporaryFile() as printed:
         try:
             with _printing_to(printed):
                 return call()
-        except Exception as error:  # whatever Paddle raises
+        except Exception as error:  # Paddle raises any class
             printed.seek(0)
             lines = printed.read().decode("utf-8", "replace").split("\n")
-            said = "\n  ".join([line for line in lines if line.strip()][-_SHOWN:])
+            shown = "\n  ".join([line for line in lines if line.strip()][-_SHOWN:])
             raise ModelError(
-                f"{failure}: {error_text(error)}{f' It printed:{chr(10)}  {said}' if said else ''}", code=code
+                f"{failure}: {error_text(error)}{f' It printed:{chr(10)}  {shown}' if shown else ''}",
+                code=code,
             ) from error
 
 
 @contextmanager
 def _printing_to(file: IO[bytes]) -> Iterator[None]:
-    """Inside this context, what is written to the descriptors 1 and 2 goes to ``file``: C++ knows no Python stream."""
+    """Inside this context, redirect the descriptors 1 and 2 to ``file``; C++ code does not use Python's streams."""
     _flush()
     kept = {number: os.dup(number) for number in (1, 2)}
     try:

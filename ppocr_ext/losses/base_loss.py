@@ -1,4 +1,4 @@
-"""The base class of losses, and how losses read options, outputs and batches."""
+"""The base class of losses, and functions that read options, outputs and batches for them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Parts = dict[str, paddle.Tensor]
 
 HEADS = ("ctc", "gtc", "sar")
 OUTPUTS = (*HEADS, "neck", "backbone")
-FEATURES = "features"  # what the CTC classifier sees; a head returns it only if a loss requires it
+FEATURES = "features"  # the input of the CTC classifier; a head returns it only if a loss requires it
 _HALF = (paddle.bfloat16, paddle.float16)
 PAD = 0  # NRTR's padding; also the index of the CTC blank
 _MULTI_HEAD = "[image, label_ctc, label_gtc, length, valid_ratio]"
@@ -29,19 +29,19 @@ _SINGLE_HEAD = "[image, label, length]"
 
 @dataclass(frozen=True)
 class LossContext:
-    """What a loss may need to know of the run; passed to each constructor that takes ``context``.
+    """The facts of a run for the losses; passed to each constructor that takes ``context``.
 
     Attributes:
         charset: the dictionary.
-        feature_sizes: features of the CTC head of each sub-model that has one; the name is None for a model
-            without sub-models.
+        feature_sizes: number of features of the CTC head, by sub-model; the name is None in a model without
+            sub-models.
     """
 
     charset: Charset
     feature_sizes: Mapping[str | None, int]
 
     def feature_size(self, sub_model: str | None) -> int:
-        """Return the features of a sub-model's CTC head.
+        """Return the number of features of a sub-model's CTC head.
 
         Raises:
             ModelError: it has no CTC head.
@@ -73,21 +73,21 @@ class Loss(nn.Layer, ABC):
     def required_outputs(self) -> set[OutputRef] | None:
         """Return the outputs that the loss requires, as (sub-model, output); None if unknown.
 
-        The sub-model is None for a model without sub-models. The output is one of ``ctc``, ``gtc``, ``sar``,
-        ``neck``, ``backbone``, ``features`` (what the CTC classifier sees).
+        The sub-model is None in a model without sub-models. The output is one of ``ctc``, ``gtc``, ``sar``, ``neck``,
+        ``backbone``, ``features`` (the input of the CTC classifier).
         """
         return None if self.requires is None else {(None, output) for output in self.requires}
 
     def needs_all_classes(self) -> bool:
-        """Return False if a teacher's probable classes, and the mean of the others, give the loss within 1e-3.
+        """Return False if the teacher's most probable classes and the mean of the others give the loss within 1e-3.
 
-        A teacher cache may then keep only those (``teacher_cache/``). True is always right.
+        A teacher cache then keeps only these (``teacher_cache/``). True is always safe.
         """
         return True
 
 
 def required_outputs(loss: Callable[..., Any]) -> set[OutputRef] | None:
-    """Return the outputs that any kind of ``loss`` requires; None if it does not tell."""
+    """Return the outputs that any kind of ``loss`` requires; None if unknown."""
     method = getattr(loss, "required_outputs", None)
     return None if method is None else method()
 
@@ -99,10 +99,10 @@ def with_total(parts: Parts) -> Parts:
 
 
 def to_tensor(output: Any, where: str) -> paddle.Tensor:
-    """Return the tensor that a loss computes on: the last of ``(features, logits)``, 16-bit floats as float32.
+    """Return the tensor for a loss: the last one of ``(features, logits)``, with 16-bit floats as float32.
 
     Raises:
-        ConfigError: the output is a mapping, that is, of a MultiHead.
+        ConfigError: the output is a mapping, as that of a MultiHead.
         ModelError: the output is not a tensor.
     """
     if isinstance(output, (tuple, list)) and output:
@@ -134,10 +134,10 @@ def to_logits(output: Any, where: str) -> paddle.Tensor:
 
 
 def check_option(value: Any, where: str, kind: Kind = "number", **limits: Any) -> Any:
-    """Return an option that a :class:`ValueRule` of ``kind`` and ``limits`` accepts; a number as a float.
+    """Return an option if a :class:`ValueRule` of ``kind`` and ``limits`` accepts it; a number as a float.
 
     Raises:
-        ConfigError: it is null or not accepted.
+        ConfigError: it is null, or the rule does not accept it.
     """
     problem = ValueRule(kind, **limits).problem(value)
     if value is None:
@@ -150,9 +150,9 @@ def check_option(value: Any, where: str, kind: Kind = "number", **limits: Any) -
 def head_batch(
     batch: Sequence[paddle.Tensor], head: str, multi_head: bool, where: str
 ) -> list[paddle.Tensor]:
-    """Return the batch as the loss of one head expects it, ``[image, label, length, …]``.
+    """Return the batch for the loss of one head, ``[image, label, length, …]``.
 
-    The label of the other head is removed from a MultiHead's ``[image, label_ctc, label_gtc, length, valid_ratio]``.
+    From a MultiHead's ``[image, label_ctc, label_gtc, length, valid_ratio]``, the label of the other head is removed.
 
     Raises:
         ConfigError: the batch has too few entries.
@@ -173,9 +173,8 @@ def head_batch(
 def sequence_targets(batch: Sequence[paddle.Tensor], rows: int, where: str) -> paddle.Tensor:
     """Return the character that each position of a teacher-forced decoder should predict, int64 [B, rows].
 
-    The label holds ``<s> characters </s> padding``; position i should predict entry i + 1. PaddleOCR cuts the
-    label at the longest length of the batch, which equals the decoder's number of positions (``rows``): cutting
-    at ``rows`` needs no value from the device.
+    The label is ``<s> characters </s> padding``; position i should predict entry i + 1. PaddleOCR cuts the label at the
+    longest length of the batch. That equals ``rows``, which is known without reading a value from the device.
 
     Args:
         batch: ``[image, label, length, …]``, label int64 [B, L].
@@ -196,9 +195,9 @@ def sequence_targets(batch: Sequence[paddle.Tensor], rows: int, where: str) -> p
 
 
 def valid_frames(batch: Sequence[paddle.Tensor], frames: int, multi_head: bool) -> paddle.Tensor | None:
-    """Return which frames show the text line and not the padding to its right, bool [B, frames].
+    """Return which frames are not in the padding on the right, bool [B, frames]; None without a valid_ratio.
 
-    Frame i of T is padding if it starts at or after ``valid_ratio · T``. None if the batch has no valid_ratio.
+    Frame i of T is padding if it starts at or after ``valid_ratio · T``.
     """
     position = (MULTI if multi_head else SINGLE).valid_ratio
     if position is None or len(batch) <= position or not batch[position].is_floating_point():

@@ -31,11 +31,11 @@ def build_loss(config: Mapping[str, Any], context: LossContext | None = None) ->
 
     Args:
         config: the section.
-        context: what the losses may need of the run. A CenterLoss needs it, unless its ``num_classes`` and
+        context: the facts of the run for the losses. A CenterLoss needs it, unless its ``num_classes`` and
             ``feat_dim`` are given.
 
     Raises:
-        ConfigError: no name, an unknown name or key, or options that cannot be used.
+        ConfigError: the name is missing, a name or key is unknown, or an option cannot be used.
     """
     options = plain_copy(config)
     name = options.pop("name", None)
@@ -47,16 +47,16 @@ def build_loss(config: Mapping[str, Any], context: LossContext | None = None) ->
 
 
 def _build(name: str, options: Mapping[str, Any], context: LossContext | None) -> Loss:
-    # Not to constructors with `**kwargs`: PaddleOCR's pass theirs on to Paddle's losses.
+    # a constructor with only `**kwargs` gets no context: PaddleOCR's losses pass all arguments on to Paddle's
     takes_context = "context" in inspect.signature(LOSSES.get(name)).parameters
     return LOSSES.build(name, options, **({"context": context} if takes_context else {}))
 
 
 def _listed_losses(entries: Any, owner: str) -> list[tuple[str, dict[str, Any]]]:
-    """Return ``loss_config_list`` of a config, a list of mappings of one key each, as (name, options).
+    """Return ``loss_config_list``, a list of mappings with one key each, as pairs of (name, options).
 
     Raises:
-        ConfigError: it is something else.
+        ConfigError: it has another form.
     """
     if isinstance(entries, str) or not isinstance(entries, Sequence) or not entries:
         raise ConfigError(
@@ -83,9 +83,9 @@ def _listed_losses(entries: Any, owner: str) -> list[tuple[str, dict[str, Any]]]
 class CombinedLoss(Loss):
     """Add up weighted losses, each called as ``loss(predicts, batch)``; parts are logged with their weight.
 
-    A loss that returns a bare tensor, or only ``loss``, is logged under its own name (PaddleOCR logs
-    the first under the tensor's text and the second not at all). If two losses log the same name, the
-    name of the second gets ``#2`` (PaddleOCR keeps the last), so that the parts always add up to ``loss``.
+    A loss that returns a bare tensor, or only ``loss``, is logged under its own name; PaddleOCR logs the first under
+    the text of the tensor, and the second not at all. If two losses log the same name, the second one gets ``#2``, so
+    that the parts always add up to ``loss``; PaddleOCR keeps only the last.
 
     Args:
         loss_config_list: ``[{NAME: {weight: …, options …}}, …]``.
@@ -130,7 +130,7 @@ class CombinedLoss(Loss):
         return {**logged, "loss": total}
 
     def required_outputs(self) -> set[OutputRef] | None:
-        """Return what any of the losses requires; None (unknown) if one of them does not tell."""
+        """Return the outputs that the losses require; None (unknown) if those of one loss are unknown."""
         required = [required_outputs(loss) for _, _, loss in self.losses]
         known = [refs for refs in required if refs is not None]
         return set().union(*known) if len(known) == len(required) else None
@@ -152,7 +152,7 @@ class MultiLoss(Loss):
         context: passed to the losses.
 
     Raises:
-        ConfigError: another loss is listed, or one twice, or an output that a loss requires is missing.
+        ConfigError: another loss is listed, a loss is listed twice, or a required output is missing.
     """
 
     def __init__(
@@ -184,7 +184,7 @@ class MultiLoss(Loss):
             self.add_sublayer(name, self.losses[name])
 
     def forward(self, predicts: Any, batch: Sequence[paddle.Tensor]) -> Parts:
-        """Return each loss under its class name with its weight applied, and ``"loss"``: their sum."""
+        """Return each weighted loss under its class name, and ``"loss"``: their sum."""
         parts: Parts = {}
         for name, loss in self.losses.items():
             head = MULTI_LOSSES[name]

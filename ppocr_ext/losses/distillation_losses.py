@@ -32,8 +32,8 @@ _EPSILON = 1e-6
 def teacher_frames(teacher: paddle.Tensor, frames: int, temperature: float) -> paddle.Tensor:
     """Return the teacher's probabilities at the student's frames, ``[B, T', C] → [B, frames, C]``, detached.
 
-    Softmax at ``temperature``, then linear interpolation in time: probabilities are interpolated, not logits,
-    whose mean would be a distribution that the teacher never had.
+    The softmax at ``temperature`` is interpolated linearly in time. Logits are not interpolated, since the mean of
+    logits would be a distribution that the teacher never returned.
     """
     return align_frames(F.softmax(teacher.detach() / temperature, axis=-1), frames)
 
@@ -45,11 +45,11 @@ def frame_weights(
     blank_weight: float,
     skip_padding: bool,
 ) -> paddle.Tensor:
-    """Return how much each frame counts, float32 [B, T].
+    """Return the weight of each frame, float32 [B, T].
 
-    ``blank_weight`` if the teacher reads a blank, 1 if it reads a character; and 0 if it reads a blank to the
-    right of the text line (``skip_padding``, and the batch has a valid_ratio). A character there counts: a
-    network that sees the whole line may put its last characters after its end.
+    It is 1 if the teacher reads a character, and ``blank_weight`` if it reads a blank. With ``skip_padding`` and a
+    valid_ratio in the batch, a blank in the padding weighs 0. A character in the padding counts, since a network that
+    sees the whole line may read its last characters after its end.
 
     Args:
         reading: int64 [B, T], the teacher's most probable class of each frame.
@@ -71,19 +71,18 @@ def frame_weights(
 class CTCFrameKDLoss(PairLoss):
     """Compute ``τ² · Σ_t w_t KL(q_t ‖ p_t) / Σ_t w_t`` over the frames of all lines of the batch.
 
-    q and p are the teacher's and the student's softmax at temperature τ (Hinton et al., 2015: τ² keeps the
-    gradient's size); the teacher gets no gradient. If the two have different numbers of frames, the
-    teacher's probabilities are interpolated to the student's. w is ``blank_weight`` if the teacher reads
-    a blank and 1 otherwise; blanks beyond ``valid_ratio`` (padding to the right of the line) do not count.
-    If no frame counts: 0.
+    q and p are the softmax of teacher and student at temperature τ; τ² keeps the size of the gradient (Hinton et al.,
+    2015). The teacher gets no gradient. If the numbers of frames differ, the teacher's probabilities are interpolated
+    to the student's frames. w is ``blank_weight`` if the teacher reads a blank, and 1 otherwise; blanks in the padding
+    (beyond ``valid_ratio``) do not count. Without frames that count the loss is 0.
 
     Args:
         model_name_pairs: ``[[Student, Teacher], …]``, CTC logits [B, T, C] and [B, T', C].
         key, multi_head: as in :class:`PairLoss`.
         name: logged as ``NAME_INDEX``.
         temperature: τ, greater than 0.
-        blank_weight: not negative. Most frames are blank: less than 1 gives the characters more influence.
-        skip_padding: False: the blanks in the padding count like others.
+        blank_weight: not negative. Most frames are blanks; a weight below 1 gives the characters more influence.
+        skip_padding: False: blanks in the padding count as others do.
     """
 
     detaches = True
@@ -104,13 +103,13 @@ class CTCFrameKDLoss(PairLoss):
         self.skip_padding = skip_padding
 
     def needs_all_classes(self) -> bool:
-        """Return True for a temperature above 1, which makes improbable classes probable."""
+        """Return True for a temperature above 1, at which improbable classes matter."""
         return self.temperature > 1
 
     def compare(
         self, student: paddle.Tensor, teacher: paddle.Tensor, batch: Sequence[paddle.Tensor]
     ) -> paddle.Tensor:
-        """Return a scalar; only valid_ratio is taken from the batch."""
+        """Return a scalar; only valid_ratio of the batch is used."""
         probabilities = teacher_frames(teacher, student.shape[1], self.temperature)
         information = sum_classes(probabilities * probabilities.clip(min=TINY).log())
         divergence = information + cross_entropy_rows(student / self.temperature, probabilities)
@@ -126,16 +125,16 @@ class DistillCTCLogits(PairLoss):
     ``Σ_c q log((q + ε)/(p + ε) + ε)``, the mean over lines, with q the teacher's and p the student's mean
     of softmax at temperature 0.5. The sub-models may have different numbers of frames.
 
-    Kept for parity: the blank logit of both is multiplied by -1, so that a sure blank becomes a sure
-    non-blank, and averaging loses which frame reads which character. :class:`CTCFrameKDLoss` compares
-    frame by frame. Unlike PaddleOCR it does not change its inputs.
+    Kept for parity: the blank logit of both is multiplied by -1, so that a certain blank becomes a certain non-blank;
+    and the average does not show which frame reads which character. :class:`CTCFrameKDLoss` compares frame by frame.
+    Unlike PaddleOCR's loss it does not change its inputs.
 
     Args:
         model_name_pairs: ``[[Student, Teacher], …]``.
         key: entry of a sub-model's output; None: the output itself is the logits.
         name: logged as ``NAME_INDEX``.
-        reduction: accepted and without effect, as in PaddleOCR.
-        inner_key: entry under ``key``; None: no such entry (a single head).
+        reduction: has no effect, as in PaddleOCR.
+        inner_key: entry under ``key``; None for a single head.
     """
 
     def __init__(
@@ -162,22 +161,22 @@ class DistillCTCLogits(PairLoss):
 class _MeanProbabilities(PyLayer):
     """Return ``[B, T, C] → [B, C]``: the mean of softmax at :data:`TEMPERATURE`, the sign of the blank logit flipped.
 
-    The gradient is written out: that of Paddle's operators takes three times as long on a CPU. Paddle allows one
-    backward pass through such a layer.
+    The gradient is explicit, since that of Paddle's operators takes three times as long on a CPU. Paddle allows one
+    backward pass through this layer.
     """
 
     @staticmethod
     def forward(ctx: Any, logits: paddle.Tensor) -> paddle.Tensor:
-        """Return the means; ``logits`` stay as they are."""
+        """Return the means; ``logits`` do not change."""
         scaled = logits / TEMPERATURE
         scaled[:, :, BLANK] *= -1.0
-        probabilities = F.softmax_(scaled, axis=-1)  # in place: a tensor of this size less
+        probabilities = F.softmax_(scaled, axis=-1)  # in place, which saves a tensor of this size
         ctx.save_for_backward(probabilities)
         return mean_frames(probabilities)
 
     @staticmethod
     def backward(ctx: Any, slope: paddle.Tensor) -> paddle.Tensor:
-        """Return the gradient of the logits; ``slope`` [B, C] is that of the means."""
+        """Return the gradient of the logits; ``slope`` [B, C] is the gradient of the means."""
         [probabilities] = ctx.saved_tensor()
         slope = slope / (TEMPERATURE * probabilities.shape[1])
         gradient = probabilities * slope.unsqueeze(1).expand_as(probabilities)  # a broadcast product is slow
@@ -190,17 +189,17 @@ class _MeanProbabilities(PyLayer):
 class DistillationDKDLoss(PairLoss):
     """Compute ``τ² · (α · TCKD + β · NCKD)`` between the decoders of two sub-models.
 
-    TCKD is the KL divergence of (target character, all others), NCKD that among the other characters,
-    teacher against student, both at temperature τ, averaged over all positions.
+    TCKD is the KL divergence of (target character, all others); NCKD is the KL divergence among the other characters.
+    Both compare teacher and student at temperature τ, and are averaged over all positions.
 
-    Kept for parity: positions of padding count as characters of class 0 (PaddleOCR computes a mask and
-    ignores it). :class:`MaskedDKDLoss` leaves them out. CTC frames have no target character, and PaddleOCR
-    fails on ``dis_head: ctc``: it is an error here, and MaskedDKDLoss has a formulation.
+    Kept for parity: positions of padding count as characters of class 0 (PaddleOCR computes a mask and ignores it).
+    :class:`MaskedDKDLoss` ignores padding. CTC frames have no target character; PaddleOCR fails on ``dis_head: ctc``,
+    it is an error here, and MaskedDKDLoss supports it.
 
     Args:
         model_name_pairs: ``[[Student, Teacher], …]``.
         key: as in :class:`PairLoss`.
-        multi_head: likewise; False: the only head is the decoder, and the batch ``[image, label, length]``.
+        multi_head: as there; False: the only head is the decoder, and the batch is ``[image, label, length]``.
         dis_head: ``gtc``.
         name: logged as ``NAME_INDEX``.
         temperature: τ, greater than 0.
@@ -229,8 +228,8 @@ class DistillationDKDLoss(PairLoss):
         owner = self.path.owner
         if dis_head == "ctc" and not self.accepts_frames:
             raise ConfigError(
-                f"{owner}: `dis_head: ctc` has no target character for a frame. Fix: set `dis_head: gtc`, or "
-                f"use MaskedDKDLoss, which takes the teacher's reading as the target.",
+                f"{owner}: with `dis_head: ctc` a frame has no target character. Fix: set `dis_head: gtc`, or use "
+                f"MaskedDKDLoss, whose target is the class that the teacher reads.",
                 code="bad_value",
             )
         self.temperature = check_option(temperature, f"{owner}: temperature", above=0.0)
@@ -238,7 +237,7 @@ class DistillationDKDLoss(PairLoss):
         self.beta = check_option(beta, f"{owner}: beta")
 
     def needs_all_classes(self) -> bool:
-        """Return True except for TCKD: NCKD compares improbable classes among themselves."""
+        """Return True unless only TCKD is computed; NCKD compares improbable classes with each other."""
         return self.beta != 0 or self.temperature > 1
 
     def compare(
@@ -253,36 +252,35 @@ class DistillationDKDLoss(PairLoss):
     def _parts(
         self, student: paddle.Tensor, scaled_teacher: paddle.Tensor, targets: paddle.Tensor
     ) -> tuple[paddle.Tensor, paddle.Tensor]:
-        """Return TCKD and NCKD [B · N]; the teacher's logits are divided by the temperature already."""
+        """Return TCKD and NCKD [B · N]; the teacher's logits must be divided by the temperature already."""
         rows = student.flatten(0, 1) / self.temperature
         return dkd_rows(rows, scaled_teacher.flatten(0, 1), targets.reshape([-1]))
 
 
 @LOSSES.register()
 class MaskedDKDLoss(DistillationDKDLoss):
-    """Compute ``τ² · (α · TCKD + β · NCKD)`` as a mean over all positions but padding.
+    """Compute ``τ² · (α · TCKD + β · NCKD)`` as a mean over all positions except padding.
 
     ``dis_head: gtc``: the target of a position is its character in the label, as in PaddleOCR's
     ``DistillationDKDLoss``; positions after ``</s>`` do not count.
 
-    ``dis_head: ctc``: the label does not tell which frame shows what, so the target of a frame is what the
-    teacher reads there, blank or character. TCKD then teaches how sure the teacher is, NCKD what else it
-    might be (the look-alikes). :class:`CTCFrameKDLoss` describes which frames count, and how the frames of
-    sub-models with different numbers of them are aligned.
+    ``dis_head: ctc``: the label has no character for each frame, so the target of a frame is the class that the teacher
+    reads there, a blank or a character. TCKD then teaches how certain the teacher is, and NCKD teaches the look-alikes.
+    Frames count and are aligned as in :class:`CTCFrameKDLoss`.
 
-    The teacher gets no gradient. If no position counts: 0.
+    The teacher gets no gradient. Without positions that count the loss is 0.
 
     Args:
         model_name_pairs: ``[[Student, Teacher], …]``.
         key: as in :class:`PairLoss`.
-        multi_head: likewise; False: ``dis_head`` tells what the only head is.
+        multi_head: as there; False: ``dis_head`` is the kind of the only head.
         dis_head: ``gtc`` or ``ctc``.
         name: logged as ``NAME_INDEX``.
         temperature: τ, greater than 0.
         alpha: weight of TCKD.
         beta: weight of NCKD.
         blank_weight: for ``ctc``: weight of the frames that the teacher reads as a blank, not negative.
-        skip_padding: for ``ctc``: blanks beyond valid_ratio do not count.
+        skip_padding: for ``ctc``: blanks in the padding do not count.
 
     Raises:
         ConfigError: an option cannot be used, or an output is not among the predictions.

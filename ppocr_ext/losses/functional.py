@@ -1,10 +1,10 @@
 """Compute the formulas of the losses as pure functions on tensors; none changes its arguments.
 
 Rows ``[N]`` are positions (frames or characters) of all lines of a batch, ``C`` is the number of classes.
-With thousands of classes every pass over ``[N, C]`` counts. On a CPU ``log_softmax``, ``logsumexp``, a logarithm of
-all entries and arithmetic on broadcast shapes are far slower than ``softmax`` and ``cross_entropy``: the formulas use
-these two, and make no one-hot matrix. Paddle's ``cross_entropy`` allows one backward pass: a second one through the
-same graph (``retain_graph``) gets wrong gradients.
+With thousands of classes every pass over ``[N, C]`` takes time. On a CPU ``log_softmax``, ``logsumexp``, a logarithm of
+all entries and arithmetic on broadcast shapes are far slower than ``softmax`` and ``cross_entropy``. So the formulas
+use these two, and no one-hot matrix. Paddle's ``cross_entropy`` allows one backward pass; a second one through the same
+graph (``retain_graph``) gives wrong gradients.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import paddle.nn.functional as F
 
 # PaddleOCR adds this to a target distribution inside its logarithm.
 TARGET_EPSILON = 1e-10
-# PaddleOCR lowers the logit of the target class by this much to take it out of a softmax.
+# PaddleOCR subtracts this from the logit of the target class, to exclude it from a softmax.
 TARGET_OFFSET = 1000.0
 # The smallest normal float32: keeps `0 * log(0)` at 0.
 TINY = 1.2e-38
-# The smallest logit of a teacher that counts: 0 times -inf, of a class that it excludes, would be NaN.
+# Smaller logits of a teacher are clipped: an excluded class has -inf, and 0 times -inf would be NaN.
 LEAST_LOGIT = -1e4
 
 
@@ -33,7 +33,7 @@ def weighted_mean(values: paddle.Tensor, weights: paddle.Tensor) -> paddle.Tenso
 def sum_classes(values: paddle.Tensor) -> paddle.Tensor:
     """Return the sum over the last axis, ``[..., C] → [...]``.
 
-    On a CPU a product with ones takes a quarter of the time; on a GPU float32 products may be rounded (TF32).
+    On a CPU a product with ones takes a quarter of the time. A GPU may round float32 products (TF32).
     """
     if values.place.is_cpu_place():
         return paddle.matmul(values, paddle.ones([values.shape[-1]], values.dtype))
@@ -41,7 +41,7 @@ def sum_classes(values: paddle.Tensor) -> paddle.Tensor:
 
 
 def mean_frames(values: paddle.Tensor) -> paddle.Tensor:
-    """Return the mean over time, ``[B, T, C] → [B, C]``; as :func:`sum_classes` does."""
+    """Return the mean over time, ``[B, T, C] → [B, C]``, as fast as :func:`sum_classes`."""
     if values.place.is_cpu_place():
         lines, frames, _ = values.shape
         return paddle.bmm(paddle.full([lines, 1, frames], 1.0 / frames, values.dtype), values).squeeze(1)
@@ -51,7 +51,8 @@ def mean_frames(values: paddle.Tensor) -> paddle.Tensor:
 def log_sum_exp(logits: paddle.Tensor) -> paddle.Tensor:
     """Return ``log Σ_c exp(logits)``, ``[..., C] → [...]``, as the cross entropy of the highest class and its logit.
 
-    Of a class whose logit is 64 or more below the highest, Paddle's cross entropy on a CPU would be too low.
+    The highest class is used, since on a CPU Paddle's cross entropy is too low for a class whose logit is 64 or more
+    below the highest.
     """
     rows = logits.flatten(0, -2)
     best = best_classes(logits).flatten()
@@ -60,9 +61,9 @@ def log_sum_exp(logits: paddle.Tensor) -> paddle.Tensor:
 
 
 def best_classes(logits: paddle.Tensor) -> paddle.Tensor:
-    """Return the class of the highest logit, ``[..., C] → int64 [...]``; the first of equal ones.
+    """Return the class of the highest logit, ``[..., C] → int64 [...]``; the first one of equal logits.
 
-    On a CPU numpy reads the same memory: Paddle's own argmax takes five times as long there.
+    On a CPU numpy computes it in the same memory, since Paddle's argmax takes five times as long there.
     """
     logits = logits.detach()
     if logits.place.is_cpu_place() and logits.dtype == paddle.float32 and 0 not in logits.shape:
@@ -73,7 +74,7 @@ def best_classes(logits: paddle.Tensor) -> paddle.Tensor:
 class _SharedMemory:
     """Let numpy read a contiguous float32 tensor on the CPU without a copy.
 
-    Not by DLPack: Paddle 2.6 forgets strides there, and numpy's argmax copies an array that may not be written.
+    DLPack is no alternative: Paddle 2.6 loses strides there, and numpy's argmax copies a read-only array.
     """
 
     def __init__(self, tensor: paddle.Tensor) -> None:
@@ -102,7 +103,7 @@ def softmax_and_normaliser(logits: paddle.Tensor) -> tuple[paddle.Tensor, paddle
 def kl_rows(student: paddle.Tensor, teacher: paddle.Tensor) -> paddle.Tensor:
     """Return KL(teacher ‖ student) of logits, ``[..., C] → [...]``; both get gradients.
 
-    PaddleOCR adds 1e-10 to the teacher's probabilities inside the logarithm, so its values are C·1e-10 higher at most.
+    PaddleOCR adds 1e-10 to the teacher's probabilities inside the logarithm, so its values are up to C·1e-10 higher.
     """
     teacher = teacher.clip(min=LEAST_LOGIT)
     probabilities, normaliser = softmax_and_normaliser(teacher)
@@ -143,8 +144,8 @@ def dkd_rows(
     Returns:
         ``(tckd, nckd)``, both [N]: KL of (target, all others), and KL among the other classes.
 
-    PaddleOCR's numbers, but from the log-odds of the target class, so that a probability which float32 rounds
-    to 0 or 1 gives a finite loss where PaddleOCR's logarithm gives infinity.
+    The numbers are PaddleOCR's, but computed from the log-odds of the target class. So the loss is finite even if
+    float32 rounds a probability to 0 or 1; PaddleOCR's logarithm gives infinity there.
     """
     teacher = teacher.clip(min=LEAST_LOGIT)
     student_others, teacher_others = (_without_target(logits, classes) for logits in (student, teacher))
@@ -165,7 +166,7 @@ def dkd_rows(
 
 
 def _without_target(logits: paddle.Tensor, classes: paddle.Tensor) -> paddle.Tensor:
-    """Return logits [N, C] whose softmax gives the target class 0 (offset by -1000)."""
+    """Return the logits [N, C] minus 1000 for the target class, so that its softmax is 0."""
     rows = paddle.stack([paddle.arange(logits.shape[0]), classes], axis=1)
     return paddle.scatter_nd_add(logits, rows, paddle.full([logits.shape[0]], -TARGET_OFFSET, logits.dtype))
 
@@ -173,8 +174,8 @@ def _without_target(logits: paddle.Tensor, classes: paddle.Tensor) -> paddle.Ten
 def align_frames(frames: paddle.Tensor, count: int) -> paddle.Tensor:
     """Interpolate linearly along time, ``[B, T, C] → [B, count, C]``.
 
-    Frames are equal slices of the text line, compared center to center (``align_corners=False``).
-    Probabilities remain probabilities: each new frame is a weighted mean of two.
+    Frames are equal slices of the text line, matched by their centers (``align_corners=False``). Probabilities stay
+    probabilities, since each new frame is a weighted mean of two.
     """
     length = frames.shape[1]
     if length == count:

@@ -28,7 +28,7 @@ from ppocr_ext.losses.base_loss import (
 from ppocr_ext.losses.functional import kl_rows, weighted_mean
 from ppocr_ext.registry import LOSSES
 
-# Which output each key of BaseModel's result holds; the entries of the head's own result are in HEADS.
+# the output under each key of BaseModel's result; the keys of the head's own result are in HEADS
 _OUTPUT_OF_KEY = {"backbone_out": "backbone", "neck_out": "neck", "ctc_neck": "neck"}
 EQUAL_FRAMES = "set `train_frames: width` in the Backbone that makes a fixed number of frames in training"
 _FIX = {
@@ -46,7 +46,7 @@ class OutputPath:
         owner: the loss, as messages call it.
         key: ``head_out``, ``neck_out`` or ``backbone_out``; None if a sub-model returns only its head's output.
         head: entry of a MultiHead's output; None if there is one output only.
-        kinds: what that one output may be, so that everything the loss may need is computed.
+        kinds: the outputs that the result of a head without ``head`` may be; all are computed.
     """
 
     owner: str
@@ -58,7 +58,7 @@ class OutputPath:
         """Return the output of the sub-model ``model``.
 
         Raises:
-            ConfigError: it is missing; the message names the loss, the output, and what was found.
+            ConfigError: it is missing; the message has the loss, the output, and the names that exist.
         """
         output = predicts
         where = "the model's output"
@@ -79,11 +79,11 @@ class OutputPath:
         return output
 
     def describe(self, model: str) -> str:
-        """Return the path for messages: ``DistillationDKDLoss: Student.head_out.gtc``."""
+        """Return the path for messages, such as ``DistillationDKDLoss: Student.head_out.gtc``."""
         return f"{self.owner}: {'.'.join(part for part in (model, self.key, self.head) if part)}"
 
     def required_outputs(self, model: str) -> set[OutputRef]:
-        """Return what the sub-model has to compute for :meth:`find`."""
+        """Return the outputs that the sub-model must compute for :meth:`find`."""
         if self.head is not None:
             return {(model, _OUTPUT_OF_KEY.get(self.head, self.head))}
         if self.key in (None, "head_out"):
@@ -97,7 +97,7 @@ class PairLoss(Loss):
     """Compute a loss between the same output of two sub-models, for each pair.
 
     Args:
-        model_name_pairs: ``[[Student, Teacher], …]``, or one pair alone.
+        model_name_pairs: ``[[Student, Teacher], …]``, or one pair ``[Student, Teacher]``.
         key: entry of a sub-model's output, ``head_out``; None if it returns only its head's output.
         multi_head: the sub-models have a MultiHead.
         dis_head: the branch of the MultiHead: ``ctc``, ``gtc`` or ``sar``.
@@ -105,8 +105,8 @@ class PairLoss(Loss):
         heads: the branches that ``dis_head`` may name.
 
     Attributes:
-        symmetric: the order of a pair does not matter: both are taught.
-        detaches: the second of a pair gets no gradient.
+        symmetric: both sub-models of a pair are taught, so their order does not matter.
+        detaches: the second sub-model of a pair gets no gradient.
 
     Raises:
         ConfigError: when built, an option cannot be used; when called, a sub-model, key or head is not among
@@ -128,7 +128,7 @@ class PairLoss(Loss):
     ) -> None:
         super().__init__()
         owner = type(self).__name__
-        one = is_name_list(model_name_pairs) and model_name_pairs  # a pair alone
+        one = is_name_list(model_name_pairs) and model_name_pairs  # one pair, not in a list
         pairs: Any = [model_name_pairs] if one else model_name_pairs
         is_list = isinstance(pairs, Sequence) and not isinstance(pairs, str)
         if (
@@ -171,7 +171,7 @@ class PairLoss(Loss):
         """Check that both logits have the same number of positions.
 
         Raises:
-            ModelError: they do not; the message names the key that makes them equal, and a loss that aligns frames.
+            ModelError: the numbers differ; the message names the key that makes them equal.
         """
         if student.shape != teacher.shape:
             raise ModelError(
@@ -219,10 +219,10 @@ _EPSILON_RATIO = 1e-5
 class DistillationKLDivLoss(PairLoss):
     """Compute KL(teacher ‖ student) of the softmax of logits [B, N, C] (Hinton et al., 2015, temperature 1).
 
-    Averaged over all positions but padding (``multi_head``, ``dis_head: gtc``) or over all frames
-    (``dis_head: ctc``, on which PaddleOCR fails, since it applies the decoder's mask). Kept for parity: without
-    ``multi_head`` it is summed over positions and divided by the number of lines, for any head.
-    :class:`CTCFrameKDLoss` has a temperature, different numbers of frames, and a weight of blanks.
+    With ``multi_head`` it is the mean over all positions except padding (``dis_head: gtc``) or over all frames
+    (``dis_head: ctc``, for which PaddleOCR fails, since it applies the decoder's mask). Kept for parity: without
+    ``multi_head`` it is the sum over positions, divided by the number of lines, for any head. :class:`CTCFrameKDLoss`
+    has a temperature, different numbers of frames, and a weight of blanks.
 
     Args:
         model_name_pairs: ``[[Student, Teacher], …]``.
@@ -242,13 +242,13 @@ class DistillationKLDivLoss(PairLoss):
         super().__init__(model_name_pairs, key, multi_head, dis_head, name, heads=("ctc", "gtc"))
 
     def needs_all_classes(self) -> bool:
-        """Return True without ``multi_head``, where padding counts and positions add up."""
+        """Return True without ``multi_head``: padding counts then, and positions are summed."""
         return not self.multi_head
 
     def compare(
         self, student: paddle.Tensor, teacher: paddle.Tensor, batch: Sequence[paddle.Tensor]
     ) -> paddle.Tensor:
-        """Return a scalar; the class describes what is averaged."""
+        """Return a scalar, averaged as described above."""
         self.same_positions(student, teacher)
         rows = kl_rows(student, teacher)
         if not self.multi_head:
@@ -262,10 +262,10 @@ class DistillationKLDivLoss(PairLoss):
 class DistillationDMLLoss(PairLoss):
     """Compute ``(KL(p₁ ‖ p₂) + KL(p₂ ‖ p₁)) / 2`` of two sub-models (Zhang et al., CVPR 2018), gradients for both.
 
-    With ``use_log`` (recognition): summed over positions and classes, divided by the number of lines, with
-    p the activation plus 1e-10. Kept for parity: positions of padding count (``dis_head: gtc`` too), and
-    longer lines weigh more. Without ``use_log`` (PaddleOCR's form for detection maps): averaged over
-    positions, classes and lines; PaddleOCR returns one value a line instead of a scalar.
+    With ``use_log`` (recognition) it is the sum over positions and classes, divided by the number of lines; p is the
+    activation plus 1e-10. Kept for parity: positions of padding count, also for ``dis_head: gtc``, and longer lines
+    weigh more. Without ``use_log`` (PaddleOCR's form for detection maps) it is the mean over positions, classes and
+    lines; PaddleOCR returns one value for each line instead.
 
     Args:
         model_name_pairs: ``[[Student, Student2], …]``.

@@ -29,8 +29,8 @@ class SubModelLoss(Loss):
     """Compute the loss against the labels of each listed sub-model separately.
 
     Args:
-        make_loss: builds the loss of the sub-model of a name.
-        head: the branch of a MultiHead that it needs.
+        make_loss: builds the loss of a sub-model from its name.
+        head: the branch of a MultiHead that the loss needs.
         model_name_list: the sub-models.
         key: entry of a sub-model's output, ``head_out``; None if it returns only its head's output.
         multi_head: the sub-models have a MultiHead.
@@ -78,12 +78,12 @@ class SubModelLoss(Loss):
         return with_total(parts)
 
     def required_outputs(self) -> set[OutputRef]:
-        """Return what the loss of each sub-model requires; the head's output is the one on the path."""
-        found: set[OutputRef] = set()
+        """Return the outputs that the loss of each sub-model requires."""
+        outputs: set[OutputRef] = set()
         for model, loss in self.losses.items():
             others = {kind for _, kind in required_outputs(loss) or () if kind not in HEADS}
-            found |= self.path.required_outputs(model) | {(model, kind) for kind in others}
-        return found
+            outputs |= self.path.required_outputs(model) | {(model, kind) for kind in others}
+        return outputs
 
 
 @LOSSES.register()
@@ -113,8 +113,8 @@ class DistillationNRTRLoss(SubModelLoss):
 
     :class:`SubModelLoss` describes the arguments.
 
-    Kept for parity: without ``smoothing`` padding counts as a character of class 0 in the mean, so that short
-    labels weigh less; with it padding does not count. In :class:`NRTRLoss` it never counts.
+    Kept for parity: without ``smoothing``, padding counts as a character of class 0 in the mean, so that short labels
+    weigh less; with ``smoothing`` it does not count. In :class:`NRTRLoss` padding never counts.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class DistillationCenterLoss(SubModelLoss):
     Args:
         model_name_list: the sub-models, ``[Student]``.
         key: entry of a sub-model's output, ``head_out``; None if it returns only its head's output.
-        multi_head: the sub-models have a MultiHead, of which ``ctc`` is used.
+        multi_head: the sub-models have a MultiHead; its ``ctc`` is used.
         name: the values are logged as ``NAME_MODEL_INDEX``.
         center_file_path: the file for all sub-models; or ``{MODEL: file}``.
         num_classes, feat_dim, frames, blank, update, momentum, margin, look_alikes, warmup_steps, context:
@@ -207,7 +207,7 @@ def _file_of(model: str, files: Any, models: Sequence[str], update: str) -> str 
     """Return the file of a sub-model.
 
     Raises:
-        ConfigError: a file is given for another sub-model, or a sub-model that needs one has none.
+        ConfigError: a file is given for another sub-model, or the file of a sub-model is missing.
     """
     if not isinstance(files, Mapping):
         return files

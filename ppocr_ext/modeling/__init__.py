@@ -2,13 +2,13 @@
 
 Keys of ``Architecture``:
     model_type: ``rec``.
-    algorithm: read by the host's loop. With ``SVTR_LCNet`` it passes the labels to the model, and a MultiHead needs
-        them. A DistillationModel has ``Distillation``, and each of its sub-models has its own.
+    algorithm: used by the host's loop. With ``SVTR_LCNet`` it passes the labels to the model, which a MultiHead needs.
+        A DistillationModel has ``Distillation``, and each of its sub-models has its own.
     Transform, Backbone, Neck, Head: the parts; each has a ``name``.
     in_channels: channels of the image (3).
     return_all_feats: return ``backbone_out``, ``neck_out`` and ``head_out``; losses with a ``key`` need them.
-    pretrained_dict: dictionary of ``Global.pretrained_model``, if it is another one.
-    Models: of a DistillationModel: name → the keys above, and those below.
+    pretrained_dict: dictionary of ``Global.pretrained_model``, if it differs.
+    Models: of a DistillationModel: name → the keys above and below.
     Models.NAME.freeze_params: the sub-model stays in evaluation mode and is not trained (false).
     Models.NAME.pretrained: weights of the sub-model.
 """
@@ -60,14 +60,13 @@ WITH_CTC_LABELS = ("SVTR",)
 
 
 def build_model(config: Mapping[str, Any]) -> nn.Layer:
-    """Build what ``Architecture`` describes.
+    """Build the model of a config's section ``Architecture``.
 
     Args:
-        config: ``name`` (``BaseModel`` by default, or ``DistillationModel``) and the options of that model.
-            It is not changed.
+        config: ``name`` (``BaseModel`` by default, or ``DistillationModel``) and its options; not changed.
 
     Raises:
-        ConfigError: a key is misspelt or a component unknown.
+        ConfigError: a key or a component is unknown.
         ModelError: the parts cannot be connected.
     """
     options = plain_copy(config)
@@ -75,7 +74,7 @@ def build_model(config: Mapping[str, Any]) -> nn.Layer:
 
 
 def apply_to_static(model: nn.Layer, config: Mapping[str, Any], logger: logging.Logger) -> nn.Layer:
-    """Compile ``model`` if ``Global.to_static`` is true, as PaddleOCR does; otherwise return it as it is.
+    """Compile ``model`` if ``Global.to_static`` is true, as PaddleOCR does; otherwise return it unchanged.
 
     Args:
         model: the one to train.
@@ -99,20 +98,21 @@ def apply_to_static(model: nn.Layer, config: Mapping[str, Any], logger: logging.
     algorithm = architecture["algorithm"]
     if algorithm == "Distillation":
         algorithm = next(iter(architecture["Models"].values()))["algorithm"]
-    specs: list[Any] = [InputSpec([None, *settings["d2s_train_image_shape"]], "float32")]
-    if algorithm not in WITH_LABELS + WITH_CTC_LABELS:
-        known = ", ".join(WITH_LABELS + WITH_CTC_LABELS)
-        raise ConfigError(
-            f"Global.to_static: algorithm {algorithm!r} is not supported. Fix: use one of {known}, or set "
-            f"Global.to_static: false.",
-            code="bad_value",
-        )
     labels = InputSpec([None, settings["max_text_length"]], "int64")
     lengths = InputSpec([None], "int64")
-    both = algorithm in WITH_LABELS
-    specs.append([labels, labels, lengths, InputSpec([None], "float64")] if both else [labels, lengths])
-    # The whole network as one graph, as for export: quicker to compile, and Paddle 2.6 fails with its other method,
-    # the bytecode translator.
+    if algorithm in WITH_LABELS:
+        data = [labels, labels, lengths, InputSpec([None], "float64")]
+    elif algorithm in WITH_CTC_LABELS:
+        data = [labels, lengths]
+    else:
+        raise ConfigError(
+            f"Global.to_static: algorithm {algorithm!r} is not supported. Fix: use one of "
+            f"{', '.join(WITH_LABELS + WITH_CTC_LABELS)}, or set Global.to_static: false.",
+            code="bad_value",
+        )
+    specs = [InputSpec([None, *settings["d2s_train_image_shape"]], "float32"), data]
+    # one graph of the whole network, as for export: it compiles faster, and Paddle 2.6 fails with the other method, the
+    # bytecode translator
     model = paddle.jit.to_static(model, input_spec=specs, full_graph=True)
     logger.info("Compiled for training with the inputs %s", specs)
     return model

@@ -1,4 +1,4 @@
-"""Take the features that the classifier of a CTC head sees, ours or a PaddleOCR checkout's."""
+"""Take the features at the input of the classifier of a CTC head, of this package or of a PaddleOCR checkout."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from paddle import nn
 from ppocr_ext.errors import ModelError
 
 _HEAD = "CTCHead"
-_CLASSIFIERS = ("fc2", "fc")  # with `mid_channels` the second of two, else the only one
+_CLASSIFIERS = ("fc2", "fc")  # with `mid_channels` the second of two layers, else the only layer
 
 
 def ctc_head_of(network: nn.Layer) -> nn.Layer:
     """Return the only CTC head in ``network``, which may be the network itself.
 
     Raises:
-        ModelError: there is none, or there are several (as in a model with sub-models).
+        ModelError: it has no CTC head, or several, as a model with sub-models may have.
     """
     heads = {
         path: layer
@@ -29,8 +29,8 @@ def ctc_head_of(network: nn.Layer) -> nn.Layer:
         return next(iter(heads.values()))
     if not heads:
         raise ModelError(
-            f"{type(network).__name__} has no CTC head, so there are no frames with features. Centers need a "
-            f"CTCHead, alone or in a MultiHead.",
+            f"{type(network).__name__} has no CTC head, so its frames have no features. Centers need a CTCHead, alone "
+            f"or in a MultiHead.",
             code="no_ctc_head",
         )
     raise ModelError(
@@ -40,14 +40,14 @@ def ctc_head_of(network: nn.Layer) -> nn.Layer:
 
 
 def classifier_of(head: nn.Layer) -> nn.Layer:
-    """Return the layer of a CTC head that computes the logits; its input is the features."""
+    """Return the layer of a CTC head that computes the logits from the features."""
     return next(getattr(head, name) for name in _CLASSIFIERS if hasattr(head, name))
 
 
 def feature_sizes(model: nn.Layer) -> dict[str | None, int]:
-    """Return how many features the CTC head of each sub-model has, without the sub-models that have no such head.
+    """Return the number of features of each sub-model's CTC head; sub-models without such a head are missing.
 
-    The name is None for a model without sub-models.
+    The name is None in a model without sub-models.
     """
     sizes: dict[str | None, int] = {}
     for name in getattr(model, "model_name_list", (None,)):
@@ -60,14 +60,14 @@ def feature_sizes(model: nn.Layer) -> dict[str | None, int]:
 class FeatureTap:
     """Take features and logits of a network's CTC head at its last linear layer, by a forward hook.
 
-    The output of the head does not change; train or eval mode makes no difference::
+    The output of the head does not change, and the mode does not matter::
 
         with FeatureTap(model) as tap, paddle.no_grad():
             model(images)
             tap.features, tap.logits
 
     Args:
-        network: a CTC head, or a network that has exactly one.
+        network: a CTC head, or a network with exactly one.
 
     Attributes:
         features: of the last forward pass, [B, T, D].

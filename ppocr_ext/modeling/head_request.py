@@ -1,4 +1,4 @@
-"""Tell a network what to return and how to pool, independently of train and eval mode."""
+"""Requests: which outputs a network returns and how it pools, independent of train and eval mode."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ BRANCHES = frozenset(BRANCH_LAYERS)
 
 @dataclass(frozen=True)
 class HeadRequest:
-    """Describe what a head should return, and how a backbone pools.
+    """The outputs that a head should return, and how a backbone pools.
 
     Attributes:
-        branches: any of ``ctc``, ``gtc`` (NRTR) and ``sar``; one that a head does not have is ignored.
+        branches: any of ``ctc``, ``gtc`` (NRTR) and ``sar``; branches that a head lacks are ignored.
         probabilities: CTC returns probabilities instead of logits.
         decode: NRTR decodes greedily and gets no target.
-        as_dict: a MultiHead returns ``{"ctc", "ctc_neck", "gtc", "sar"}``, which the losses read;
-            otherwise the bare output of its first branch of these.
+        as_dict: a MultiHead returns ``{"ctc", "ctc_neck", "gtc", "sar"}`` for the losses; otherwise it returns the bare
+            output of its first branch in this order.
         for_training: the backbone pools into frames as in training: into ``train_frames``, if it has that key.
-        features: CTC returns (features, logits); None: if its own option ``return_feats`` is true.
+        features: CTC returns (features, logits); None: only if its option ``return_feats`` is true.
     """
 
     branches: frozenset[str]
@@ -43,17 +43,17 @@ EVAL = HeadRequest(frozenset({"ctc"}), probabilities=True, as_dict=False)
 
 
 def default_request(training: bool) -> HeadRequest:
-    """Return what PaddleOCR does: everything for the losses in train mode, CTC probabilities otherwise."""
+    """Return PaddleOCR's request: all outputs for the losses in train mode, CTC probabilities otherwise."""
     return TRAIN if training else EVAL
 
 
 def is_for_losses(request: HeadRequest) -> bool:
-    """Return whether the output is the one of PaddleOCR in train mode."""
+    """Return whether the output has PaddleOCR's form in train mode, which losses read."""
     return request.as_dict and not request.probabilities and not request.decode
 
 
 def understands_requests(head: nn.Layer) -> bool:
-    """Return whether ``head.forward`` takes a ``request``; a head of the host or a plugin does not."""
+    """Return whether ``head.forward`` takes a ``request``; heads of the host and of plugins do not."""
     return _takes(type(head).forward, "request")
 
 
@@ -63,9 +63,9 @@ def _takes(forward: Callable[..., Any], name: str) -> bool:
 
 
 def call_backbone(backbone: nn.Layer, images: Tensor, request: HeadRequest) -> Any:
-    """Run any backbone; one that pools differently in training follows the request, not its own mode.
+    """Run any backbone; if it pools differently in training, the request decides, not the mode of the backbone.
 
-    So a frozen teacher, whose layers are in eval mode, returns as many frames as the student that it teaches.
+    So a frozen teacher in eval mode returns as many frames as its student.
     """
     if _takes(type(backbone).forward, "for_training"):
         return backbone(images, for_training=request.for_training)
@@ -75,11 +75,10 @@ def call_backbone(backbone: nn.Layer, images: Tensor, request: HeadRequest) -> A
 def call_head(
     head: nn.Layer, features: Tensor, targets: Sequence[Tensor] | None, request: HeadRequest
 ) -> Any:
-    """Call any head, and return what ``request`` describes.
+    """Call any head, and return the outputs of ``request``.
 
-    A head without requests decides by its own ``training`` flag. During the call that flag follows
-    the request; the flags of the layers inside do not change, so that BatchNorm and dropout
-    of a frozen network stay in eval mode.
+    A head without requests decides by its ``training`` flag, which is set by the request during the call. The flags of
+    its layers do not change, so that BatchNorm and dropout of a frozen network stay in eval mode.
     """
     if understands_requests(head):
         return head(features, targets=targets, request=request)

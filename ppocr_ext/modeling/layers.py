@@ -1,9 +1,9 @@
-"""Define layers that several networks share, attention in channel-major order among them.
+"""Define layers that several networks share, such as attention in channel-major order.
 
-Heads of attention are ``[B, heads, head_dim, N]``: the tokens of a line are columns. Paddle makes a view of a
-transpose and copies it when it is read; for ``[B, N, heads, head_dim]`` to ``[B, heads, N, head_dim]`` that copy costs
-more on a CPU than the products, forward and backward. Swapping the last two of three axes is cheap, and the two matrix
-products accept transposed operands at no cost.
+Heads of attention are ``[B, heads, head_dim, N]``: the tokens of a line are columns. Paddle copies a transposed tensor
+when it is read. On a CPU the copy from ``[B, N, heads, head_dim]`` to ``[B, heads, N, head_dim]`` takes longer than the
+products, forward and backward. Swapping the last two of three axes is cheap, and the matrix products accept transposed
+operands without a copy.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from paddle.nn.initializer import Initializer, KaimingUniform, TruncatedNormal
 from ppocr_ext.errors import ModelError
 from ppocr_ext.modeling.recompute import Recomputable
 
-# Scores in memory at once without gradients on a CPU: 8 MiB of float32. Above that every product needs
-# new memory pages, which took half the time of a full-size SVTRv2 stage.
+# Largest number of scores in memory at once, without gradients on a CPU: 8 MiB of float32. With more, every product
+# needs new memory pages, which took half the time of a full-size SVTRv2 stage.
 CPU_SCORES = 2**21
-# The score of a hidden place. The softmax makes exactly 0 of it, as of minus infinity, which Paddle's check of
-# operators (Global.detect_anomaly) would report.
+# The score of a hidden place. Its softmax is exactly 0. Minus infinity would be too, but Paddle's check of operators
+# (Global.detect_anomaly) reports it.
 HIDDEN = -1e30
 
 
 def eager_on_cpu() -> bool:
-    """Return whether operations run when they are called, on a CPU; special forms are faster there."""
+    """Return whether operations run at once and on a CPU, where special forms are faster."""
     return paddle.in_dynamic_mode() and paddle.get_device() == "cpu"
 
 
@@ -109,16 +109,16 @@ TRUNCATED_STD = 0.02  # of all linear layers and position embeddings, as in ViT
 
 
 class Linear(nn.Linear):
-    """Compute ``paddle.nn.Linear`` with a bias that is cheap to learn on a CPU; same names, same numbers.
+    """Compute ``paddle.nn.Linear`` with a fast gradient of the bias on a CPU; same names, same numbers.
 
-    There, Paddle's sum over all tokens for the gradient of a bias takes longer than the products.
-    Here the bias is the weight of one more input, which is always 1, and so part of the product.
+    For that gradient, Paddle sums over all tokens, which takes longer than the products on a CPU. Here the bias is the
+    weight of one more input, which is always 1, so it is part of the product.
     """
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Map [..., in_features] to [..., out_features]."""
         inputs, outputs = self.weight.shape
-        # Narrower outputs or few tokens: copying the input or the weights costs more than it saves.
+        # with narrower outputs or few tokens, copying the input or the weights costs more than it saves
         if self.bias is None or not eager_on_cpu() or inputs > min(outputs, tokens.size // inputs):
             return F.linear(tokens, self.weight, self.bias)
         one = paddle.ones([*tokens.shape[:-1], 1], tokens.dtype)
@@ -135,8 +135,7 @@ def linear(in_features: int, out_features: int, bias: bool = True) -> Linear:
 def per_channel(values: Tensor, images: Tensor) -> Tensor:
     """Shape ``values`` [C] so that they combine with ``images`` [B, C, H, W].
 
-    On a CPU the batch axis is expanded: Paddle broadcasts [B, C, 1, 1] there about ten times
-    faster than [1, C, 1, 1].
+    On a CPU the batch axis is expanded, since Paddle broadcasts [B, C, 1, 1] about ten times faster than [1, C, 1, 1].
     """
     shaped = values.astype(images.dtype).reshape([1, -1, 1, 1])
     if not eager_on_cpu():

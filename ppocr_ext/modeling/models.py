@@ -27,20 +27,20 @@ from ppocr_ext.registry import ARCHITECTURES, BACKBONES, HEADS, NECKS, TRANSFORM
 
 @ARCHITECTURES.register()
 class BaseModel(nn.Layer):
-    """Run what ``Architecture`` describes, or one entry of ``Architecture.Models``.
+    """Run transform, backbone, neck and head in a row: the model of ``Architecture``, or of an entry of its ``Models``.
 
     Args:
-        config: ``Transform``, ``Backbone``, ``Neck`` and ``Head`` (each may be absent or null),
-            ``in_channels`` of the image (3), ``return_all_feats``. It is not changed.
+        config: ``Transform``, ``Backbone``, ``Neck`` and ``Head`` (each may be missing or null), ``in_channels`` of the
+            image (3), ``return_all_feats``; not changed.
 
     Attributes:
-        train_request: what the head returns in train mode; see :meth:`using`.
-        eval_request: what the head returns in eval mode.
+        train_request: the outputs of the head in train mode; see :meth:`using`.
+        eval_request: the outputs of the head in eval mode.
         frozen: see :meth:`freeze`.
 
     Raises:
         ModelError: a part cannot be connected, such as a backbone without ``out_channels``.
-        ConfigError: a key is misspelt, or a component is unknown.
+        ConfigError: a key or a component is unknown.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -72,21 +72,21 @@ class BaseModel(nn.Layer):
         self._held_in_eval: tuple[nn.Layer, ...] = ()
 
     def using(self, train: HeadRequest | None = None, evaluate: HeadRequest | None = None) -> BaseModel:
-        """Return a model of the same layers that returns something else in train or in eval mode."""
+        """Return a model with the same layers and other requests."""
         other = copy(self)
         other.train_request = train or self.train_request
         other.eval_request = evaluate or self.eval_request
         return other
 
     def freeze(self) -> None:
-        """Switch gradients off and stay in eval mode, even if ``train()`` is called."""
+        """Switch off gradients, and stay in eval mode even if ``train()`` is called."""
         self.frozen = True
         for parameter in self.parameters():
             parameter.stop_gradient = True
         self._hold_in_eval()
 
     def hold_in_eval(self, layers: Iterable[nn.Layer]) -> None:
-        """Keep some layers in eval mode, since everything in them is frozen."""
+        """Keep ``layers`` in eval mode; a run does so with layers in which everything is frozen."""
         self._held_in_eval = tuple(layers)
 
     def train(self) -> None:
@@ -107,14 +107,14 @@ class BaseModel(nn.Layer):
         Args:
             x: images [B, in_channels, H, W].
             data: labels for heads that need them, in the order of PaddleOCR's loader, after the image.
-            request: what the head should return; by default ``train_request`` in train mode and
-                ``eval_request`` otherwise. A frozen model follows it too, but stays in eval mode.
+            request: the outputs of the head; by default ``train_request`` in train mode and ``eval_request``
+                otherwise. A frozen model uses it too, but stays in eval mode.
 
         Returns:
-            What the head returns. With ``return_all_feats``: ``{"backbone_out", "neck_out", "head_out"}``
-            for losses; otherwise ``{"head_out"}``, or the head's own dict.
+            The outputs of the head. With ``return_all_feats``: ``{"backbone_out", "neck_out", "head_out"}`` if the
+            request is for losses; otherwise ``{"head_out"}``, or the dict of the head.
         """
-        # One return at the end: Paddle 2.6 cannot compile a return inside a `with`.
+        # Paddle 2.6 cannot compile a return inside a `with`, so there is one return at the end
         if self.training:  # the train() of a wrapper sets the flags directly
             self._hold_in_eval()
         run = self._run_frozen if self.frozen else self._run
@@ -143,7 +143,7 @@ class BaseModel(nn.Layer):
                 features[last] = x
                 if isinstance(x, dict) and "ctc_neck" in x:
                     features["neck_out"] = x["ctc_neck"]
-            else:  # the named outputs of a head of PaddleOCR's own
+            else:  # the named outputs of one of PaddleOCR's heads
                 features.update(x)
         if not self.return_all_feats:
             return x
@@ -170,22 +170,22 @@ def model_keys(
 
 
 def build_transform(config: Mapping[str, Any]) -> nn.Layer:
-    """Build the layer before the backbone: ``name`` and its options, ``in_channels`` among them."""
+    """Build the layer before the backbone from its ``name``, ``in_channels`` and other options."""
     return _build(TRANSFORMS, config)
 
 
 def build_backbone(config: Mapping[str, Any], model_type: str = "rec") -> nn.Layer:
-    """Build the backbone: ``name`` and its options, ``in_channels`` among them.
+    """Build the backbone from its ``name``, ``in_channels`` and other options.
 
-    ``model_type`` is PaddleOCR's argument; our backbones are for recognisers.
+    ``model_type`` is PaddleOCR's argument; our backbones are all for recognisers.
     """
     return _build(BACKBONES, config, model_type=model_type)
 
 
 def build_neck(config: Mapping[str, Any]) -> nn.Layer:
-    """Build the neck: ``name`` and its options, ``in_channels`` among them.
+    """Build the neck from its ``name``, ``in_channels`` and other options.
 
-    A ``SequenceEncoder`` with an encoder that ours does not have (``cascadernn``) is the host's, if it has one.
+    A ``SequenceEncoder`` with an encoder that this package lacks (``cascadernn``) is taken from the host.
     """
     if config.get("name") == "SequenceEncoder" and config.get("encoder_type") not in ENCODERS:
         theirs = NECKS.of_host("SequenceEncoder")
@@ -197,7 +197,7 @@ def build_neck(config: Mapping[str, Any]) -> nn.Layer:
 
 
 def build_head(config: Mapping[str, Any]) -> nn.Layer:
-    """Build the head: ``name`` and its options, ``in_channels`` among them."""
+    """Build the head from its ``name``, ``in_channels`` and other options."""
     return _build(HEADS, config)
 
 
@@ -215,35 +215,34 @@ def _build(registry: Registry, config: Mapping[str, Any], **injected: Any) -> nn
         return registry.build(name, options, **injected)
     except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError) as error:
         raise ModelError(
-            f"the {registry.kind} {name} does not take these options ({type(error).__name__}: {error}). "
+            f"the {registry.kind} {name} cannot be built with these options ({type(error).__name__}: {error}). "
             f"Fix: compare their types with docs/weights.md.",
             code="bad_value",
         ) from error
 
 
-Caller = Callable[..., Any]  # (images, labels, request) → what the sub-model returns
+Caller = Callable[..., Any]  # (images, labels, request) → outputs of the sub-model
 
 
 @ARCHITECTURES.register()
 class DistillationModel(nn.Layer):
     """Run the sub-models of ``Architecture.Models``.
 
-    A sub-model with ``freeze_params: true`` stays in eval mode (BatchNorm, dropout, stochastic depth)
-    and without gradients even if ``train()`` is called, and still returns what the losses require.
-    PaddleOCR keeps such a teacher in train mode.
+    A sub-model with ``freeze_params: true`` has no gradients, and stays in eval mode (BatchNorm, dropout, stochastic
+    depth) even if ``train()`` is called. It still returns all outputs that the losses require. PaddleOCR keeps a frozen
+    teacher in train mode.
 
     Args:
-        config: ``Models``: name → config of a :class:`BaseModel`, with ``freeze_params`` and
-            ``pretrained``. It is not changed.
+        config: ``Models``: name → config of a :class:`BaseModel`, ``freeze_params`` and ``pretrained``; not changed.
 
     Attributes:
         models: the sub-models by name.
         model_name_list: their names; ``model_list``: the sub-models in that order; both are PaddleOCR's names.
         frozen: names of the frozen ones.
-        pretrained: path of the weights that each starts from. They are not loaded here.
-        train_requests: what each sub-model returns in train mode; one without a request does not run.
-        eval_requests: what each sub-model returns in eval mode; one without a request does not run.
-        callers: what computes in place of a sub-model: its wrapper for data parallel, a compiled engine, a cache.
+        pretrained: paths of the weights by sub-model. They are not loaded here.
+        train_requests: outputs of the sub-models in train mode; a sub-model without a request does not run.
+        eval_requests: outputs of the sub-models in eval mode; a sub-model without a request does not run.
+        callers: compute in place of a sub-model: its wrapper for data parallel, a compiled engine, a cache.
 
     Raises:
         ConfigError: ``Models`` is missing or empty.
@@ -283,15 +282,15 @@ class DistillationModel(nn.Layer):
         evaluate: Mapping[str, HeadRequest] | None = None,
         callers: Mapping[str, Caller] | None = None,
     ) -> DistillationModel:
-        """Return a model of the same sub-models that runs others of them, for other outputs, or by other callers.
+        """Return a model with the same sub-models and other requests or callers.
 
         Args:
-            train: becomes ``train_requests``.
-            evaluate: becomes ``eval_requests``.
-            callers: join those that there are.
+            train: the new ``train_requests``.
+            evaluate: the new ``eval_requests``.
+            callers: added to the existing ones.
 
         Raises:
-            ModelError: a sub-model is not known.
+            ModelError: a sub-model is unknown.
         """
         unknown = [name for name in {**(train or {}), **(evaluate or {})} if name not in self.models]
         if unknown:
@@ -306,7 +305,7 @@ class DistillationModel(nn.Layer):
         return other
 
     def caller(self, name: str) -> Caller:
-        """Return what computes for the sub-model ``name``: itself, unless ``callers`` has another."""
+        """Return the caller of the sub-model ``name``, or the sub-model itself."""
         return self.callers.get(name, self.models[name])
 
     def train(self) -> None:
@@ -327,5 +326,5 @@ class DistillationModel(nn.Layer):
 
 
 def networks_of(model: nn.Layer) -> dict[str | None, nn.Layer]:
-    """Return the sub-models by name; of another model the model itself, without a name."""
+    """Return the sub-models by name; for another model, the model itself under the name None."""
     return dict(model.models.items()) if isinstance(model, DistillationModel) else {None: model}

@@ -1,4 +1,4 @@
-"""The neck that makes frames of features, and its encoders: svtr, lightsvtr (PP-OCRv6) and rnn."""
+"""Necks: map the features of a backbone to a sequence of frames."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class SVTREncoder(nn.Layer):
         dims: output channels.
         depth: attention blocks.
         hidden_dims: width of the attention blocks; a multiple of ``num_heads``.
-        use_guide: detach the backbone: no gradient of the CTC branch reaches it, and it learns only from
-            the other branch (NRTR or SAR). In a model with a CTC head only, the backbone does not learn.
+        use_guide: detach the backbone: it gets no gradient of the CTC branch and learns only from the other branch
+            (NRTR or SAR). In a model with only a CTC head, the backbone does not learn.
         num_heads: attention heads.
         qkv_bias: whether query, key and value have a bias.
         mlp_ratio: width of an MLP in multiples of ``hidden_dims``.
@@ -49,7 +49,7 @@ class SVTREncoder(nn.Layer):
         qk_scale: factor of the attention scores; ``head_dim ** -0.5`` by default.
 
     Attributes:
-        narrowest: channels that all the features of a frame pass through twice, an eighth of those of the backbone.
+        narrowest: channels of the narrowest layers, an eighth of those of the backbone.
 
     Raises:
         ModelError: ``hidden_dims`` is not a multiple of ``num_heads``.
@@ -112,18 +112,18 @@ class SVTREncoder(nn.Layer):
 
 
 def is_narrow(channels: int, classes: int) -> bool:
-    """Return True if a network with so few channels in its neck probably stays at a constant guess.
+    """Return True if a network with so few channels in its neck probably learns nothing but a constant output.
 
-    Measured in small networks that were trained from nothing: ten digits (11 classes) are read through 12 and 16
-    channels; 62 characters (63 classes) were not learned through 16 in 2,625 steps, while the necks `reshape` and
-    `lightsvtr` learned them in a few hundred. The official networks have 48 channels or more for up to 18,385 classes,
-    and learn from much data. So nothing is said from 32 channels on, and up to 32 classes.
+    Measured in small networks without pretrained weights: with 12 and 16 channels, ten digits (11 classes) were
+    learned; with 16 channels, 62 characters (63 classes) were not learned in 2,625 steps, while the necks `reshape` and
+    `lightsvtr` learned them in a few hundred. Official networks have at least 48 channels for up to 18,385 classes, and
+    much data. So the rule does not apply from 32 channels on, or up to 32 classes.
     """
     return channels < 32 and classes > max(32, 2 * channels)
 
 
 def narrow_necks(network: nn.Layer, classes: int) -> list[str]:
-    """Return what is wrong with each trained neck that is too narrow for the classes, with the fix."""
+    """Return a message with the fix for each trained neck that is too narrow for the classes."""
     return [
         f"the neck svtr has only {neck.narrowest} channels (an eighth of the backbone's) for {classes:,} classes. "
         f"Fix: Neck: {{name: reshape}} or {{name: lightsvtr, dims: 64, depth: 1}}"
@@ -213,7 +213,7 @@ class LightSVTR(nn.Layer):
         return to_images(self.norm(tokens), size) + self.skip_conv(images)
 
 
-# PaddleOCR has others by this neck's name: `fc`, `cascadernn`, …
+# PaddleOCR's neck of this name has others: `fc`, `cascadernn`, …
 ENCODERS: dict[str, type[nn.Layer] | None] = {
     "reshape": None,
     "rnn": RecurrentEncoder,
@@ -224,24 +224,24 @@ ENCODERS: dict[str, type[nn.Layer] | None] = {
 
 @NECKS.register()
 class SequenceEncoder(nn.Layer):
-    """Features of a line of height 1 as frames, with an optional encoder.
+    """Turn features of height 1 into frames, with an optional encoder.
 
     Args:
         in_channels: channels of the backbone.
-        encoder_type: `reshape` (frames as they are), `rnn`, `svtr` or `lightsvtr`. For another,
+        encoder_type: `reshape` (no encoder), `rnn`, `svtr` or `lightsvtr`. For another type,
             :func:`ppocr_ext.modeling.build_neck` builds the host's neck of this name.
         **options: options of the encoder.
 
     Raises:
-        ModelError: another encoder is named.
-        ConfigError: an option is misspelt.
+        ModelError: the encoder is unknown.
+        ConfigError: an option is unknown.
     """
 
     def __init__(self, in_channels: int, encoder_type: str, **options: Any) -> None:
         super().__init__()
         if encoder_type not in ENCODERS:
             raise ModelError(
-                f"Neck: there is no encoder {encoder_type!r}; use {', '.join(ENCODERS)}, or name a PaddleOCR "
+                f"Neck: there is no encoder {encoder_type!r}. Fix: use {', '.join(ENCODERS)}, or give a PaddleOCR "
                 f"checkout, which has others, with `--host DIR`.",
                 code="unsupported_component",
             )
@@ -261,14 +261,14 @@ class SequenceEncoder(nn.Layer):
         """
         if len(images.shape) != 4 or images.shape[2] not in (1, -1):
             raise ModelError(
-                f"Neck {self.encoder_type}: frames are made of features [B, C, 1, T], the backbone gave "
-                f"{list(images.shape)}. Let it pool the height away (SVTRv2: use_pool: true).",
+                f"Neck {self.encoder_type}: the backbone must return features [B, C, 1, T] (found "
+                f"{list(images.shape)}). Fix: let it pool the height to 1 (SVTRv2: use_pool: true).",
                 code="shape_mismatch",
             )
         takes_frames = isinstance(self.encoder, RecurrentEncoder)
         if self.encoder is not None and not takes_frames:
             images = self.encoder(images)
-        # `flatten` and not `squeeze`: if there are as many frames as channels, Paddle Inference with oneDNN fails on
-        # squeeze and transpose in a graph of fixed width
+        # not `squeeze`: in a graph of fixed width with as many frames as channels, Paddle Inference with oneDNN fails
+        # on squeeze and transpose
         frames = images.flatten(2).transpose([0, 2, 1])
         return self.encoder(frames) if self.encoder is not None and takes_frames else frames

@@ -1,4 +1,4 @@
-"""Compute activations again in the backward pass instead of keeping them (Chen et al., arXiv 1604.06174)."""
+"""Compute activations again in the backward pass instead of storing them (Chen et al., arXiv 1604.06174)."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ class Recomputable(nn.Layer):
     """Base of blocks that a network applies one after the other.
 
     Attributes:
-        recomputes: in train mode only the inputs of the block are kept for the backward pass.
+        recomputes: in train mode, store only the inputs of the block for the backward pass.
     """
 
     recomputes = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Return what ``forward`` returns."""
+        """Return the outputs of ``forward``."""
         if self.recomputes and self.training and paddle.is_grad_enabled():
             return _call_twice(self, super().__call__, args, kwargs)
         return super().__call__(*args, **kwargs)
 
 
 def recompute_blocks(network: nn.Layer) -> list[Recomputable]:
-    """Let the blocks of a network compute their activations again; of blocks inside each other the outermost.
+    """Let the blocks of a network compute their activations again; of nested blocks, only the outermost.
 
-    Outputs, gradients, running statistics and random numbers stay the same bit for bit on a CPU; not tested with mixed
-    precision or on a GPU.
+    On a CPU, outputs, gradients, running statistics and random numbers stay the same bit for bit. Mixed precision and
+    GPUs are not tested.
 
     Returns:
         The blocks.
@@ -57,15 +57,15 @@ def _call_twice(block: nn.Layer, call: Callable[..., Any], args: Any, kwargs: An
             is_again = True
             return call(*args, **kwargs)
 
-    # Paddle restores mixed precision. It restores random numbers too, but older versions on no CPU. It warns in each
-    # step of a call without any tensor that needs a gradient, as the image does not; so a parameter is the first
-    # argument. Its other form, `use_reentrant`, gives such a block no gradients at all.
+    # Paddle restores mixed precision itself, but older versions do not restore random numbers on a CPU. It warns in
+    # each step if no argument needs a gradient, and an image needs none; so a parameter is the first argument. Its
+    # other form, `use_reentrant`, would give such a block no gradients at all.
     return recompute(compute, trained, *args, preserve_rng_state=False, use_reentrant=False, **kwargs)
 
 
 @contextmanager
 def _as_before(block: nn.Layer, generator: Any) -> Iterator[None]:
-    """Draw the random numbers of the first forward pass, and leave BatchNorm's running statistics as they are."""
+    """Inside this context, repeat the random numbers of the first pass, and keep BatchNorm's running statistics."""
     layers = [layer for layer in block.sublayers() if isinstance(layer, BATCH_NORMS)]
     momenta = [layer._momentum for layer in layers]
     now = paddle.get_rng_state()

@@ -342,7 +342,7 @@ class MixingBlock(Recomputable):
         self._norm_after = norm_after
 
     def forward(self, tokens: Tensor, *size: Size) -> Tensor:
-        """[B, N, dim] to the same shape; with (H, W) if the mixer takes it."""
+        """Map [B, N, dim] to the same shape; with (H, W) if the mixer takes it."""
         mixer = getattr(self, self.mixer_name)
         if self._norm_after:
             tokens = self.norm1(tokens + self.drop_path(mixer(tokens, *size)))

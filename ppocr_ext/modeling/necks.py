@@ -148,7 +148,7 @@ class RecurrentEncoder(nn.Layer):
         self.out_channels = 2 * hidden_size
 
     def forward(self, frames: Tensor) -> Tensor:
-        """[B, T, in_channels] to [B, T, 2 * hidden_size]."""
+        """Map [B, T, in_channels] to [B, T, 2 * hidden_size]."""
         return self.lstm(frames)[0]
 
 
@@ -201,7 +201,7 @@ class LightSVTR(nn.Layer):
         self.out_channels = dims
 
     def forward(self, images: Tensor) -> Tensor:
-        """[B, in_channels, 1, T] to [B, dims, 1, T]."""
+        """Map [B, in_channels, 1, T] to [B, dims, 1, T]."""
         if self.use_guide:
             images = images.detach()
         reduced = self.conv_reduce(images)

@@ -1,4 +1,4 @@
-"""Parts that the convolutional backbones share: a normed convolution, gates, pooling into frames, folding."""
+"""Parts of the convolutional backbones: a convolution with BatchNorm, gates, pooling into frames, folding."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from ppocr_ext.modeling.layers import per_channel
 Activation = Callable[[Tensor], Tensor]
 Stride = int | tuple[int, int]
 Network = TypeVar("Network", bound=nn.Layer)
-TRAIN_FRAMES = 40  # PaddleOCR's: frames of a 320 pixel wide image, whatever the width
+TRAIN_FRAMES = 40  # PaddleOCR's number of frames in training: that of an image of width 320
 EVAL_WINDOW = [3, 2]  # rows and columns that become one frame: an image of height 48 has 3 rows of features
 
 
 class NormedConv(nn.Layer):
-    """Convolution without bias, BatchNorm, activation.
+    """Apply a convolution without bias, BatchNorm and an activation.
 
     Args:
         in_channels: channels of the input.
@@ -34,12 +34,12 @@ class NormedConv(nn.Layer):
         act: activation; None for none.
         padding: of the convolution; `"SAME"` pads an even kernel on the right and below.
         lr_mult: learning rate multiplier of all parameters.
-        scale: first value of BatchNorm's weight; 0 lets a residual branch start at zero.
+        scale: initial value of BatchNorm's weight; with 0 a residual branch starts at zero.
 
     Attributes:
         names: of convolution and BatchNorm in checkpoints.
         first_kernel: makes the initializer of the kernel.
-        norm_decay: weight decay of the BatchNorm: none, as in most of PP-OCR's networks; None: the optimizer's.
+        norm_decay: weight decay of the BatchNorm: 0 in most of PP-OCR's networks; None: the optimizer's.
     """
 
     names = ("conv", "bn")
@@ -81,25 +81,25 @@ class NormedConv(nn.Layer):
         self.act = act
 
     def forward(self, images: Tensor) -> Tensor:
-        """[B, in_channels, H, W] to [B, out_channels, H', W']."""
+        """Map [B, in_channels, H, W] to [B, out_channels, H', W']."""
         of_conv, of_norm = self.names
         features = getattr(self, of_norm)(getattr(self, of_conv)(images))
         return features if self.act is None else self.act(features)
 
     def kernel_and_bias(self) -> tuple[Tensor, Tensor]:
-        """Return the kernel [O, I, k, k] and bias [O] of one convolution equal to both in eval mode."""
+        """Return the kernel [O, I, k, k] and bias [O] of one convolution that equals both layers in eval mode."""
         conv, norm = (getattr(self, name) for name in self.names)
         factor, shift = affine(norm)
         return conv.weight * factor.reshape([-1, 1, 1, 1]), shift
 
     def fused(self) -> nn.Layer:
-        """Return one convolution with the activation behind it."""
+        """Return one convolution, followed by the activation."""
         conv = conv_like(getattr(self, self.names[0]), *self.kernel_and_bias())
         return conv if self.act is None else nn.Sequential(conv, _Function(self.act))
 
 
 class DecayedConv(NormedConv):
-    """A :class:`NormedConv` whose BatchNorm decays as the optimizer says."""
+    """A :class:`NormedConv` whose BatchNorm has the optimizer's weight decay."""
 
     norm_decay = None
 
@@ -114,7 +114,7 @@ class _Function(nn.Layer):
 
 
 class ChannelGate(nn.Layer):
-    """Each channel times a gate computed from the mean of all channels (Hu et al., "Squeeze-and-Excitation", 2018).
+    """Multiply each channel by a gate, computed from the means of all channels (Hu et al., 2018).
 
     Args:
         dim: channels.
@@ -138,7 +138,7 @@ class ChannelGate(nn.Layer):
             self.add_sublayer(name, nn.Conv2D(*sizes, 1, weight_attr=attr, bias_attr=attr))
 
     def forward(self, images: Tensor) -> Tensor:
-        """[B, dim, H, W] to the same shape."""
+        """Map [B, dim, H, W] to the same shape."""
         first, second = self._names
         mean = F.adaptive_avg_pool2d(images, 1)  # its gradient costs less on a CPU than that of mean()
         return images * self._gate(getattr(self, second)(F.relu(getattr(self, first)(mean))))
@@ -147,18 +147,18 @@ class ChannelGate(nn.Layer):
 class FrameBackbone(nn.Layer):
     """Base of backbones that average features [B, C, H, W] into frames [B, C, 1, T].
 
-    In eval mode 3 rows and 2 columns become one frame, so T = W / 2. In train mode PaddleOCR makes 40 frames whatever
-    the width; `"width"` makes W / 2 of all rows there too, so that long lines keep their frames. Both modes agree for
-    images of 48 x 320.
+    In eval mode 3 rows and 2 columns become one frame, so T = W / 2. In train mode PaddleOCR always makes 40 frames;
+    with `"width"` there are W / 2 frames of all rows there too, so that long lines keep their frames. For images of
+    48 x 320, both modes agree.
 
     Args:
         train_frames: frames in train mode, or `"width"`.
 
     Attributes:
-        least_rows: of features in eval mode.
+        least_rows: the smallest number of rows of features in eval mode.
 
     Raises:
-        ModelError: `train_frames` is neither; or, when called, an image has too few rows in eval mode.
+        ModelError: `train_frames` has another value; or, when called in eval mode, the features have too few rows.
     """
 
     least_rows = 1
@@ -181,10 +181,10 @@ class FrameBackbone(nn.Layer):
         return images
 
     def forward(self, images: Tensor, for_training: bool | None = None) -> Tensor:
-        """Images [B, in_channels, H, W] to frames [B, out_channels, 1, T].
+        """Map images [B, in_channels, H, W] to frames [B, out_channels, 1, T].
 
-        `for_training` chooses the pooling, apart from the mode of BatchNorm and dropout; by default it follows the
-        mode of the network.
+        `for_training` chooses the pooling, independent of the mode of BatchNorm and dropout; by default, the mode of
+        the network does.
         """
         features = self.features(images)
         if self.training if for_training is None else for_training:
@@ -193,9 +193,9 @@ class FrameBackbone(nn.Layer):
             return F.adaptive_avg_pool2d(features, [1, self.train_frames])
         if features.shape[2] < self.least_rows:
             raise ModelError(
-                f"{type(self).__name__} reads images of height 48 (found {images.shape[2]}: {features.shape[2]} rows "
-                f"of features, its pooling needs {self.least_rows}). Fix: RecResizeImg.image_shape: "
-                f"[3, 48, {images.shape[3]}].",
+                f"{type(self).__name__} reads images of height 48 (found {images.shape[2]}, which gives "
+                f"{features.shape[2]} rows of features; the pooling needs {self.least_rows}). Fix: "
+                f"RecResizeImg.image_shape: [3, 48, {images.shape[3]}].",
                 code="image_size",
             )
         return F.avg_pool2d(features, EVAL_WINDOW)
@@ -208,7 +208,7 @@ def affine(norm: nn.Layer) -> tuple[Tensor, Tensor]:
 
 
 def conv_like(conv: nn.Conv2D, kernel: Tensor, bias: Tensor) -> nn.Conv2D:
-    """Return a convolution with the geometry of `conv` and these numbers."""
+    """Return a convolution like `conv` with another kernel and bias."""
     fused = nn.Conv2D(
         conv._in_channels,
         conv._out_channels,
@@ -223,13 +223,13 @@ def conv_like(conv: nn.Conv2D, kernel: Tensor, bias: Tensor) -> nn.Conv2D:
 
 
 def padded(kernel: Tensor, size: int) -> Tensor:
-    """Return a kernel [O, I, k, k] with zeros around it: [O, I, size, size]."""
+    """Return a kernel [O, I, k, k] padded with zeros: [O, I, size, size]."""
     margin = (size - kernel.shape[-1]) // 2
     return F.pad(kernel, [margin] * 4) if margin else kernel
 
 
 def identity_kernel(channels: int, groups: int, size: int) -> Tensor:
-    """Return the kernel [channels, channels / groups, size, size] of a convolution that changes nothing."""
+    """Return the kernel [channels, channels / groups, size, size] of the identity."""
     kernel = paddle.zeros([channels, channels // groups, size, size])
     for channel in range(channels):
         kernel[channel, channel % (channels // groups), size // 2, size // 2] = 1.0
@@ -273,9 +273,9 @@ class SummedDepthwise(nn.Layer):
 
 @paddle.no_grad()
 def reparameterized(network: Network) -> Network:
-    """Return a copy in eval mode in which every layer with a method `fused` is replaced by what that returns.
+    """Return a copy in eval mode, in which every layer with a method `fused` is replaced by its result.
 
-    Outputs equal those of `network` in eval mode to about 1e-5. The copy is for inference: its names are others.
+    Outputs equal those of `network` in eval mode to about 1e-5. The copy has other names, so it is for inference only.
     """
     fused = copy.deepcopy(network)
     fused.eval()
@@ -296,7 +296,7 @@ class FoldableBackbone(nn.Layer):
     """A backbone whose branches and BatchNorms fold into single convolutions for inference.
 
     Attributes:
-        is_repped: :meth:`rep` has folded them.
+        is_repped: whether :meth:`rep` was called.
     """
 
     is_repped = False
@@ -307,7 +307,7 @@ class FoldableBackbone(nn.Layer):
 
     @paddle.no_grad()
     def rep(self) -> None:
-        """Fold the branches of this network itself; PaddleOCR's export calls it by this name."""
+        """Fold the branches of this network in place; PaddleOCR's export calls this method."""
         if not self.is_repped:
             _fuse_below(self)
             self.is_repped = True

@@ -27,15 +27,15 @@ from ppocr_ext.registry import BACKBONES
 
 
 def require_size(images: Tensor, size: Size, owner: str) -> None:
-    """Refuse images [B, C, H, W] that are not of the only ``size`` that the backbone ``owner`` takes.
+    """Check that images [B, C, H, W] have the fixed ``size`` of the backbone ``owner``.
 
     Raises:
-        ModelError: they are not.
+        ModelError: they have another size.
     """
     if tuple(images.shape[2:]) != size:
         raise ModelError(
-            f"{owner} reads only images of {size[0]}x{size[1]} (found {images.shape[2]}x{images.shape[3]}). Fix: "
-            f"Architecture.Backbone.img_size and RecResizeImg.image_shape must agree.",
+            f"{owner} reads only images of {size[0]}x{size[1]} (found {images.shape[2]}x{images.shape[3]}). Fix: set "
+            f"Architecture.Backbone.img_size and RecResizeImg.image_shape to the same size.",
             code="image_size",
         )
 
@@ -54,12 +54,12 @@ class PatchEmbedding(nn.Layer):
         )
 
     def forward(self, images: Tensor) -> Tensor:
-        """[B, in_channels, H, W] to tokens [B, H' * W', dim]."""
+        """Map [B, in_channels, H, W] to tokens [B, H' * W', dim]."""
         return to_tokens(self.proj(images))
 
 
 def window_mask(grid: Size, window: Sequence[int]) -> np.ndarray:
-    """Return [1, 1, N, N] with 0 where a token is within the window of another, ``HIDDEN`` elsewhere."""
+    """Return [1, 1, N, N]: 0 if a token is within the window of the other, else ``HIDDEN``."""
     rows, columns = np.divmod(np.arange(grid[0] * grid[1]), grid[1])
     near = np.ones((rows.size, rows.size), bool)
     for places, size in ((rows, window[0]), (columns, window[1])):
@@ -84,7 +84,7 @@ class GridConv(nn.Layer):
         self._grid = grid
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """[B, N, dim] to the same shape."""
+        """Map [B, N, dim] to the same shape."""
         return to_tokens(self.local_mixer(to_images(tokens, self._grid)))
 
 
@@ -104,7 +104,7 @@ class Merging(nn.Layer):
         self._grid = grid
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """[B, H * W, in_dim] to [B, H / 2 * W, out_dim]."""
+        """Map [B, H * W, in_dim] to [B, H / 2 * W, out_dim]."""
         images = to_images(tokens, self._grid)
         if not self._pools:
             return self.norm(to_tokens(self.conv(images)))
@@ -203,14 +203,14 @@ class SVTRNet(nn.Layer):
                 rows //= 2
         self._grid = (rows, columns)
         self._frames = out_char_num
-        # This kind scales in eval mode, and trained weights rely on it.
+        # this mode scales in evaluation; trained weights depend on that
         self.last_dropout = nn.Dropout(last_drop, mode="downscale_in_infer")
         self.last_conv = nn.Conv2D(embed_dim[-1], out_channels, 1, bias_attr=False) if last_stage else None
         self.norm = None if prenorm else nn.LayerNorm(embed_dim[-1], epsilon=epsilon)
         self.out_channels = out_channels
 
     def forward(self, images: Tensor) -> Tensor:
-        """Images [B, in_channels, H, W] to frames [B, out_channels, 1, T], or all tokens [B, N, embed_dim[-1]]."""
+        """Map images [B, in_channels, H, W] to frames [B, out_channels, 1, T], or all tokens [B, N, embed_dim[-1]]."""
         require_size(images, self._size, "SVTRNet")
         tokens = self.pos_drop(self.patch_embed(images) + self.pos_embed)
         for stage in (1, 2, 3):
@@ -234,7 +234,7 @@ def _mixer(
     window: Sequence[int],
     attention: tuple[bool, float | None, float, float],
 ) -> nn.Layer:
-    """Return the mixer of one block; ``attention`` are further arguments of :class:`SelfAttention`."""
+    """Return the mixer of one block; ``attention`` has further arguments of :class:`SelfAttention`."""
     if kind == "Conv":
         return GridConv(dim, heads, grid, window)
     mask = paddle.to_tensor(window_mask(grid, window)) if kind == "Local" else None
@@ -256,7 +256,7 @@ def _check(mixer: Sequence[str], depth: Sequence[int], merging: str | None) -> N
 
 
 class PatchEmbed(nn.Layer):
-    """One convolution whose stride is its size: a token for each patch.
+    """Apply one convolution with a stride equal to its size, which makes a token of each patch.
 
     Args:
         in_channels: channels of the image.
@@ -274,13 +274,13 @@ class PatchEmbed(nn.Layer):
 
 
 class ConvEmbed(nn.Layer):
-    """Three convolutions of 3x3 in place of one of the patch's size (Xiao et al., arXiv 2106.14881).
+    """Apply three 3x3 convolutions in place of one of the patch's size (Xiao et al., arXiv 2106.14881).
 
-    Neighbouring pixels meet before the attention, so it learns from far fewer images.
+    They combine neighbouring pixels before the attention, so the network learns from far fewer images.
 
     Args:
         in_channels: channels of the image.
-        dim: features of a token, a multiple of 4; the convolutions before have a quarter and half of them.
+        dim: features of a token, a multiple of 4; the first two convolutions have a quarter and half of them.
         patch_size: height and width of a patch, pixels; each 1, 2, 4 or 8.
     """
 
@@ -303,7 +303,7 @@ class ConvEmbed(nn.Layer):
 
 
 class ViTBlock(MixingBlock):
-    """Self-attention and an MLP, each with a LayerNorm before it; the attention is named as in ViT's checkpoints."""
+    """A block with LayerNorms before attention and MLP; the attention has the name of ViT's checkpoints."""
 
     mixer_name = "attn"
 
@@ -312,8 +312,8 @@ class ViTBlock(MixingBlock):
 class ViTParseQ(nn.Layer):
     """Cut an image of fixed size into patches, add learned positions, and let all patches attend to each other.
 
-    Its tokens [B, N, embed_dim] are what a decoder attends to: the ``Transformer`` head with ``d_model`` equal to
-    ``embed_dim``, or a head of PaddleOCR such as ``ParseQHead``. There are no frames, so CTC cannot read them.
+    A decoder attends to its tokens [B, N, embed_dim]: the ``Transformer`` head with ``d_model`` equal to ``embed_dim``,
+    or a head of PaddleOCR such as ``ParseQHead``. They are not frames, so CTC cannot read them.
 
     Args:
         img_size: height and width of all images, pixels; multiples of ``patch_size``.
@@ -327,7 +327,7 @@ class ViTParseQ(nn.Layer):
         drop_rate: dropout of tokens.
         attn_drop_rate: dropout of attention weights.
         drop_path_rate: probability of skipping a branch in the last block; it grows linearly.
-        conv_stem: embed patches by three small convolutions; PaddleOCR has no such key.
+        conv_stem: embed patches by three small convolutions; PaddleOCR lacks this key.
 
     Raises:
         ConfigError: the sizes do not divide each other, or do not fit ``conv_stem``.
@@ -366,7 +366,7 @@ class ViTParseQ(nn.Layer):
         self.patch_embed = (ConvEmbed if conv_stem else PatchEmbed)(in_channels, embed_dim, patch)
         drawn = ParamAttr(initializer=TruncatedNormal(std=TRUNCATED_STD))
         self.pos_embed = self.create_parameter([1, tokens, embed_dim], drawn)
-        # in PaddleOCR's checkpoints, but no output depends on it
+        # PaddleOCR's checkpoints have it, but no output depends on it
         self.cls_token = self.create_parameter(
             [1, 1, embed_dim], ParamAttr(initializer=Constant(0.0), trainable=False)
         )
@@ -398,10 +398,10 @@ class ViTParseQ(nn.Layer):
 
 
 def _size(key: str, given: Sequence[int]) -> Size:
-    """Return height and width as numbers.
+    """Return height and width.
 
     Raises:
-        ConfigError: they are not two positive whole numbers.
+        ConfigError: the value is not a list of two positive whole numbers.
     """
     if (
         not isinstance(given, list | tuple)

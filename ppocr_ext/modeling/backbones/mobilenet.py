@@ -35,13 +35,13 @@ BLOCKS: tuple[tuple[int, int, Stride, int, bool], ...] = (
 
 
 class ConvBatchNorm(NormedConv):
-    """A convolution named as in PP-OCRv3's checkpoints."""
+    """A convolution with the names of PP-OCRv3's checkpoints."""
 
     names = ("_conv", "_batch_norm")
 
 
 class SeparableConv(Recomputable):
-    """Depthwise convolution, gate, pointwise convolution."""
+    """Apply a depthwise convolution, a gate and a pointwise convolution."""
 
     def __init__(
         self, in_channels: int, out_channels: int, stride: Stride, kernel_size: int, gated: bool
@@ -54,7 +54,7 @@ class SeparableConv(Recomputable):
         self._pointwise_conv = ConvBatchNorm(in_channels, out_channels, act=F.hardswish)
 
     def forward(self, images: Tensor) -> Tensor:
-        """[B, in_channels, H, W] to [B, out_channels, H', W']."""
+        """Map [B, in_channels, H, W] to [B, out_channels, H', W']."""
         return self._pointwise_conv(self._se(self._depthwise_conv(images)))
 
 
@@ -67,10 +67,10 @@ class MobileNetV1Enhance(nn.Layer):
         scale: factor of all channels.
         last_conv_stride: stride of the last block.
         last_pool_type: `"max"` or `"avg"`.
-        last_pool_kernel_size: window of an average pooling; the maximum is taken over 2 x 2.
+        last_pool_kernel_size: window of an average pooling; that of a maximum is 2 x 2.
 
     Raises:
-        ConfigError: there is no such pooling.
+        ConfigError: the pooling is unknown.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class MobileNetV1Enhance(nn.Layer):
         self.out_channels = int(1024 * scale)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Images [B, in_channels, H, W] to features [B, out_channels, H', W']."""
+        """Map images [B, in_channels, H, W] to features [B, out_channels, H', W']."""
         return self.pool(self.block_list(self.conv1(images)))
 
 
@@ -149,7 +149,7 @@ SMALL: tuple[Row, ...] = (
 
 
 class InvertedResidual(Recomputable):
-    """Pointwise expansion, depthwise convolution, gate, pointwise projection."""
+    """Apply a pointwise expansion, a depthwise convolution, a gate and a pointwise projection."""
 
     def __init__(self, in_channels: int, row: tuple[int, int, int, bool, Activation], stride: Stride) -> None:
         super().__init__()
@@ -161,7 +161,7 @@ class InvertedResidual(Recomputable):
         self.is_residual = stride == 1 and in_channels == out_channels
 
     def forward(self, images: Tensor) -> Tensor:
-        """[B, in_channels, H, W] to [B, out_channels, H', W']."""
+        """Map [B, in_channels, H, W] to [B, out_channels, H', W']."""
         features = self.mid_se(self.bottleneck_conv(self.expand_conv(images)))
         features = self.linear_conv(features)
         return features + images if self.is_residual else features
@@ -177,10 +177,10 @@ class MobileNetV3(nn.Layer):
         scale: factor of all channels: 0.35, 0.5, 0.75, 1.0 or 1.25.
         large_stride: four strides of the large network.
         small_stride: four strides of the small network.
-        disable_se: True leaves out all squeeze-and-excitation.
+        disable_se: True removes all squeeze-and-excitation.
 
     Raises:
-        ConfigError: there is no such name or scale.
+        ConfigError: the name or the scale is unknown.
     """
 
     def __init__(
@@ -221,5 +221,5 @@ class MobileNetV3(nn.Layer):
         self.conv2 = DecayedConv(channels, self.out_channels, act=SWISH)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Images [B, in_channels, H, W] to features [B, out_channels, H', W']."""
+        """Map images [B, in_channels, H, W] to features [B, out_channels, H', W']."""
         return F.max_pool2d(self.conv2(self.blocks(self.conv1(images))), 2, 2)

@@ -1,4 +1,4 @@
-"""PPHGNet, the backbones of PP-OCRv4 and v5 server: blocks that join the outputs of all their layers."""
+"""PPHGNet, the backbones of PP-OCRv4 and v5 server, whose blocks concatenate the outputs of all their layers."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ SMALL_STAGES: tuple[tuple[int, int, int, int, Stride], ...] = (
 
 
 class ChannelAttention(nn.Layer):
-    """Each channel times a sigmoid gate computed from the mean of all channels."""
+    """Multiply each channel by a sigmoid gate, computed from the means of all channels."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
         self.conv = nn.Conv2D(dim, dim, 1)
 
     def forward(self, images: Tensor) -> Tensor:
-        """[B, dim, H, W] to the same shape."""
+        """Map [B, dim, H, W] to the same shape."""
         return images * F.sigmoid(self.conv(F.adaptive_avg_pool2d(images, 1)))
 
 
 class HGBlock(Recomputable):
-    """3x3 convolutions in a row, whose input and outputs are joined, squeezed and gated."""
+    """Apply 3x3 convolutions in a row; concatenate their input and outputs, squeeze and gate them."""
 
     def __init__(self, in_channels: int, mid_channels: int, out_channels: int, is_residual: bool) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class HGBlock(Recomputable):
         self.is_residual = is_residual
 
     def forward(self, images: Tensor) -> Tensor:
-        """[B, in_channels, H, W] to [B, out_channels, H, W]."""
+        """Map [B, in_channels, H, W] to [B, out_channels, H, W]."""
         outputs = [images]
         for layer in self.layers:
             outputs.append(layer(outputs[-1]))
@@ -67,7 +67,7 @@ class HGBlock(Recomputable):
 
 
 class HGStage(nn.Layer):
-    """A strided depthwise convolution, then blocks; all but the first add their input.
+    """Apply a strided depthwise convolution, then blocks; all blocks except the first add their input.
 
     Args:
         block: makes a block of input, hidden and output channels, whether it adds its input, and `options`.
@@ -99,7 +99,7 @@ class HGStage(nn.Layer):
         )
 
     def forward(self, images: Tensor) -> Tensor:
-        """[B, in_channels, H, W] to [B, out_channels, H', W']."""
+        """Map [B, in_channels, H, W] to [B, out_channels, H', W']."""
         return self.blocks(self.downsample(images))
 
 
@@ -155,11 +155,11 @@ B4_STAGES: tuple[tuple[int, int, int, int, Stride, bool, int], ...] = (
     (1024, 384, 2048, 1, (2, 1), True, 5),
 )
 LAYERS = 6  # of a block
-CLASSES = 1000  # of the ImageNet layer that official weights hold
+CLASSES = 1000  # of the ImageNet layer in official weights
 
 
 class HGStem(nn.Layer):
-    """First layers: a strided convolution, a pooled and a convolved branch joined, and two convolutions.
+    """Apply the first layers: a strided convolution, a pooled and a convolved branch, and two convolutions.
 
     Args:
         in_channels: channels of the image.
@@ -182,7 +182,7 @@ class HGStem(nn.Layer):
         self.pool = nn.MaxPool2D(kernel_size=2, stride=1, ceil_mode=True, padding="SAME")
 
     def forward(self, images: Tensor) -> Tensor:
-        """[B, in_channels, H, W] to [B, out_channels, H', W']."""
+        """Map [B, in_channels, H, W] to [B, out_channels, H', W']."""
         features = self.stem1(images)
         convolved = self.stem2b(self.stem2a(features))
         joined = paddle.concat([self.pool(features), convolved], axis=1)
@@ -190,7 +190,7 @@ class HGStem(nn.Layer):
 
 
 class LightConv(nn.Layer):
-    """A pointwise convolution, then a depthwise one with activation."""
+    """Apply a pointwise convolution, then a depthwise one with activation."""
 
     def __init__(self, in_channels: int, out_channels: int, kernel_size: int) -> None:
         super().__init__()
@@ -198,12 +198,12 @@ class LightConv(nn.Layer):
         self.conv2 = NormedConv(out_channels, out_channels, kernel_size, groups=out_channels, act=F.relu)
 
     def forward(self, images: Tensor) -> Tensor:
-        """[B, in_channels, H, W] to [B, out_channels, H, W]."""
+        """Map [B, in_channels, H, W] to [B, out_channels, H, W]."""
         return self.conv2(self.conv1(images))
 
 
 class HGV2Block(Recomputable):
-    """Layers in a row, whose input and outputs are joined and squeezed by two pointwise convolutions."""
+    """Apply layers in a row; concatenate their input and outputs, and squeeze them by two pointwise convolutions."""
 
     def __init__(
         self,
@@ -228,7 +228,7 @@ class HGV2Block(Recomputable):
         self.is_residual = is_residual
 
     def forward(self, images: Tensor) -> Tensor:
-        """[B, in_channels, H, W] to [B, out_channels, H, W]."""
+        """Map [B, in_channels, H, W] to [B, out_channels, H, W]."""
         outputs = [images]
         for layer in self.layers:
             outputs.append(layer(outputs[-1]))
@@ -242,7 +242,7 @@ class PPHGNetV2_B4(HGNet):  # noqa: N801 - PaddleOCR's name
     """Convolutional backbone of PP-OCRv5 server; images of 48 x W become W / 8 frames.
 
     Args:
-        text_rec: must be True: text lines are read without the last two halvings of the width.
+        text_rec: must be True; text recognition needs a network without the last two halvings of the width.
         in_channels: channels of the image.
         train_frames: frames in train mode, or `"width"`: one for 8 pixels, as in eval mode.
 
@@ -262,7 +262,7 @@ class PPHGNetV2_B4(HGNet):  # noqa: N801 - PaddleOCR's name
         super().__init__(
             stem, [HGStage(HGV2Block, *stage) for stage in B4_STAGES], B4_STAGES[-1][2], train_frames
         )
-        # No output reads these two, but official weights hold them: a checkpoint must load completely.
+        # no output depends on these two layers, but official weights have them, and a checkpoint must load completely
         self.last_conv = nn.Conv2D(self.out_channels, 2048, 1, bias_attr=False)
         self.fc = nn.Linear(2048, CLASSES)
         for parameter in [*self.last_conv.parameters(), *self.fc.parameters()]:

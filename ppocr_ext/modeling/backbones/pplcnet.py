@@ -48,7 +48,7 @@ CHANNEL_STEP = 16  # channels are multiples of it
 
 
 class LearnableAffine(nn.Layer):
-    """One learned factor and one learned shift for all channels.
+    """Apply one learned factor and one learned shift to all channels.
 
     Args:
         lr_mult: learning rate multiplier of both.
@@ -60,10 +60,10 @@ class LearnableAffine(nn.Layer):
         self.bias = self.create_parameter([1], ParamAttr(initializer=Constant(0.0), learning_rate=lr_mult))
 
     def forward(self, images: Tensor) -> Tensor:
-        """[B, C, H, W] to the same shape."""
+        """Map [B, C, H, W] to the same shape."""
         if not eager_on_cpu():
             return self.scale * images + self.bias
-        # Summing the gradient over all axes at once takes Paddle seven times as long on a CPU.
+        # on a CPU, Paddle's sum of the gradient over all axes at once takes seven times as long
         shape = [*images.shape[:2], 1, 1]
         return self.scale.astype(images.dtype).expand(shape) * images + self.bias.astype(images.dtype).expand(
             shape
@@ -71,25 +71,25 @@ class LearnableAffine(nn.Layer):
 
 
 class AffineHardswish(nn.Layer):
-    """Hardswish, then a learnable affine."""
+    """Apply Hardswish, then a learnable affine."""
 
     def __init__(self, lr_mult: float) -> None:
         super().__init__()
         self.lab = LearnableAffine(lr_mult)
 
     def forward(self, images: Tensor) -> Tensor:
-        """[B, C, H, W] to the same shape."""
+        """Map [B, C, H, W] to the same shape."""
         return self.lab(F.hardswish(images))
 
 
 class RepConv(nn.Layer):
-    """Sum of parallel convolutions, which fold into one for inference, then affine and activation.
+    """Sum up parallel convolutions, which fold into one for inference; then apply affine and activation.
 
     Args:
         in_channels: channels of the input.
         out_channels: channels of the output.
-        kernel_size: of the `branches` convolutions; above 1 a 1x1 convolution joins them.
-        stride: of all; with 1 and equal channels a BatchNorm of the input joins them. No activation where it is 2.
+        kernel_size: of the `branches` convolutions; above 1, a 1x1 convolution is added.
+        stride: of all; with 1 and equal channels, a BatchNorm of the input is added. With 2 there is no activation.
         groups: of all convolutions.
         branches: convolutions of `kernel_size`.
         lr_mult: learning rate multiplier.
@@ -122,7 +122,7 @@ class RepConv(nn.Layer):
         self.act = None if stride == 2 else AffineHardswish(lr_mult * affine_lr)
 
     def forward(self, images: Tensor) -> Tensor:
-        """[B, in_channels, H, W] to [B, out_channels, H', W']."""
+        """Map [B, in_channels, H, W] to [B, out_channels, H', W']."""
         features = sum(branch(images) for branch in self._branches())
         features = self.lab(features)
         return features if self.act is None else self.act(features)
@@ -132,7 +132,7 @@ class RepConv(nn.Layer):
         return [*others, *self.conv_kxk]
 
     def fused(self) -> nn.Layer:
-        """Return one convolution with the numbers of all branches and the affine, and the activation behind it."""
+        """Return one convolution that equals all branches and the affine, followed by the activation."""
         model = self.conv_kxk[0].conv
         size = model._kernel_size[0]
         groups = model._groups
@@ -151,7 +151,7 @@ class RepConv(nn.Layer):
 
 
 class LCNetV3Block(Recomputable):
-    """Depthwise convolution, gate, pointwise convolution."""
+    """Apply a depthwise convolution, a gate and a pointwise convolution."""
 
     def __init__(
         self,
@@ -171,7 +171,7 @@ class LCNetV3Block(Recomputable):
         self.pw_conv = RepConv(in_channels, out_channels, 1, 1, 1, *shared)
 
     def forward(self, images: Tensor) -> Tensor:
-        """[B, in_channels, H, W] to [B, out_channels, H', W']."""
+        """Map [B, in_channels, H, W] to [B, out_channels, H', W']."""
         return self.pw_conv(self.se(self.dw_conv(images)))
 
 
@@ -249,7 +249,7 @@ SIZES: dict[str, tuple[int, dict[str, tuple[Block, ...]]]] = {
 
 
 class TokenMixer(nn.Layer):
-    """Depthwise convolution, with parallel branches where the size stays, then a gate."""
+    """Apply a depthwise convolution (with parallel branches if the size stays), then a gate."""
 
     def __init__(self, in_channels: int, out_channels: int, stride: Stride, gated: bool) -> None:
         super().__init__()
@@ -260,12 +260,12 @@ class TokenMixer(nn.Layer):
         self.se = ChannelGate(in_channels) if gated else nn.Identity()
 
     def forward(self, images: Tensor) -> Tensor:
-        """[B, C, H, W] to [B, C, H', W']."""
+        """Map [B, C, H, W] to [B, C, H', W']."""
         return self.se(self.rep_dw(images) if hasattr(self, "rep_dw") else self.dw_conv(images))
 
 
 class ChannelMixer(nn.Layer):
-    """Two pointwise convolutions with exact GELU between them."""
+    """Apply two pointwise convolutions with exact GELU between them."""
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()
@@ -274,12 +274,12 @@ class ChannelMixer(nn.Layer):
         self.compress = DecayedConv(hidden, out_channels, scale=0.0 if in_channels == out_channels else 1.0)
 
     def forward(self, images: Tensor) -> Tensor:
-        """[B, in_channels, H, W] to [B, out_channels, H, W]."""
+        """Map [B, in_channels, H, W] to [B, out_channels, H, W]."""
         return self.compress(F.gelu(self.expand(images)))
 
 
 class LCNetV4Block(Recomputable):
-    """A token mixer, then a channel mixer, whose input is added where channels and size stay."""
+    """Apply a token mixer, then a channel mixer, whose input is added if channels and size stay."""
 
     def __init__(self, in_channels: int, out_channels: int, stride: Stride, gated: bool) -> None:
         super().__init__()
@@ -288,7 +288,7 @@ class LCNetV4Block(Recomputable):
         self.is_residual = in_channels == out_channels and stride == 1
 
     def forward(self, images: Tensor) -> Tensor:
-        """[B, in_channels, H, W] to [B, out_channels, H', W']."""
+        """Map [B, in_channels, H, W] to [B, out_channels, H', W']."""
         tokens = self.token_mixer(images)
         mixed = self.channel_mixer(tokens)
         return tokens + mixed if self.is_residual else mixed

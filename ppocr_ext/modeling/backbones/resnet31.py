@@ -15,7 +15,7 @@ POOLS = ((2, 2), (2, 2), (2, 1), None)  # windows before the stages; the last st
 
 
 class BasicBlock(Recomputable):
-    """Two 3x3 convolutions with BatchNorm, added to their input."""
+    """Add two 3x3 convolutions with BatchNorm to their input."""
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class BasicBlock(Recomputable):
             )
 
     def forward(self, images: Tensor) -> Tensor:
-        """[B, in_channels, H, W] to [B, out_channels, H, W]."""
+        """Map [B, in_channels, H, W] to [B, out_channels, H, W]."""
         features = F.relu(self.bn1(self.conv1(images)))
         features = self.bn2(self.conv2(features))
         shortcut = images if self.downsample is None else self.downsample(images)
@@ -71,7 +71,7 @@ class ResNet31(nn.Layer):
         self.out_channels = channels[-1]
 
     def forward(self, images: Tensor) -> Tensor:
-        """Images [B, in_channels, H, W] to features [B, C, H / 8, W / 4]."""
+        """Map images [B, in_channels, H, W] to features [B, C, H / 8, W / 4]."""
         features = F.relu(self.bn1_1(self.conv1_1(images)))
         features = F.relu(self.bn1_2(self.conv1_2(features)))
         for stage, window in enumerate(POOLS, start=2):

@@ -39,7 +39,7 @@ class ConvMixer(Conv2D):
             weight_attr=ParamAttr(initializer=KaimingNormal()),
         )
 
-    # a convolution itself, not a layer that has one: PaddleOCR's checkpoints have its weights under its own name
+    # a subclass of the convolution: in PaddleOCR's checkpoints, the weights stand directly under the name of this layer
     def forward(self, tokens: Tensor, size: Size) -> Tensor:  # type: ignore[override]
         """Map [B, H * W, dim] to the same shape; ``size`` is (H, W)."""
         return to_tokens(super().forward(to_images(tokens, size)))
@@ -69,8 +69,8 @@ class SubSample(nn.Layer):
 class Stage(nn.Layer):
     """Apply blocks of one width, then the convolution to the next stage.
 
-    A stage that changes from Conv to Global skips one number at the change: PaddleOCR has a
-    layer without weights there, which counts in the names of its checkpoints.
+    A stage that changes from Conv to Global skips one number there: PaddleOCR has a layer without weights at this
+    place, which counts in the names of its checkpoints.
     """
 
     def __init__(self, blocks: Sequence[MixingBlock], downsample: SubSample | None) -> None:

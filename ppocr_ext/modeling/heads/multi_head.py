@@ -27,9 +27,9 @@ class CTCHead(nn.Layer):
         in_channels: features of a frame.
         out_channels: classes, the blank (0) included.
         fc_decay: L2 decay of its weights and biases, in place of the optimizer's.
-        mid_channels: width of a linear layer before the classifier; none by default.
-        return_feats: also return the classifier's input. PaddleOCR does so in train mode only. An exported
-            graph returns only the probabilities, which its callers expect.
+        mid_channels: width of a linear layer before the classifier; None: no such layer.
+        return_feats: also return the classifier's input. PaddleOCR does so in train mode only. An exported graph always
+            returns only the probabilities.
         use_guide: mix neighbouring frames by convolutions before the linear layers (PP-OCRv6 tiny).
     """
 
@@ -67,8 +67,8 @@ class CTCHead(nn.Layer):
             request: only ``probabilities`` and ``features`` are used.
 
         Returns:
-            Logits or probabilities [B, T, out_channels]; with features (features, logits), the features [B, T, D]
-            being the classifier's input (not in an exported graph).
+            Logits or probabilities [B, T, out_channels]; with features (features, logits), where the features [B, T, D]
+            are the classifier's input (not in an exported graph).
         """
         request = request or default_request(self.training)
         if self.guide_layer is not None:
@@ -111,7 +111,7 @@ POSITIONS = 80  # frames that `use_pos` has an embedding for
 HEAD_DIM = 32  # of the NRTR decoder's attention
 
 
-# The attributes `fc` and `dec_pos_embed` of these two layers are names in PaddleOCR's checkpoints.
+# PaddleOCR's checkpoints have the names `fc` and `dec_pos_embed` of these two layers.
 class FrameProjection(nn.Layer):
     """Project columns [B, C, N] to frames of the decoder's width."""
 
@@ -158,7 +158,7 @@ class MultiHead(nn.Layer):
         out_channels_list: classes for ``CTCLabelDecode``, ``NRTRLabelDecode``, ``SARLabelDecode``.
         head_list: mappings of one key: ``CTCHead`` (with ``Neck`` and ``Head``), ``NRTRHead``
             (``nrtr_dim``, ``num_decoder_layers``, ``max_text_length``), ``SARHead``.
-        use_pool: the backbone returns tokens of three rows; take the mean of 3 rows and 2 columns.
+        use_pool: the backbone returns tokens of three rows; average 3 rows and 2 columns.
         use_pos: learned positions for the frames of the NRTR decoder.
 
     Raises:
@@ -255,21 +255,20 @@ class MultiHead(nn.Layer):
         Args:
             features: [B, in_channels, 1, T], or tokens [B, N, in_channels] with ``use_pool``.
             targets: [labels of CTC, labels of NRTR or SAR, lengths, …], in the order of PaddleOCR's loader.
-            request: what to return; by default everything in train mode, CTC probabilities otherwise.
+            request: the outputs; by default all in train mode, CTC probabilities otherwise.
 
         Returns:
-            ``{"ctc", "ctc_neck" [B, T, D], "gtc", "sar"}``, those that are requested and present, or the bare
-            output of the first of them: see :class:`CTCHead` and :class:`Transformer`.
+            The requested outputs of ``{"ctc", "ctc_neck" [B, T, D], "gtc", "sar"}``, or the bare output of the first
+            one: see :class:`CTCHead` and :class:`Transformer`.
 
         Raises:
-            ModelError: a bare output is requested, but none of its branches is present.
+            ModelError: a bare output is requested, but the head has none of these branches.
         """
         request = request or default_request(self.training)
         wanted = request.branches & self.branches
         if not wanted and not request.as_dict:
             raise ModelError(
-                f"MultiHead: the request is for {sorted(request.branches)}, but the branches are "
-                f"{sorted(self.branches)}.",
+                f"MultiHead: the request needs one of {sorted(request.branches)} (found {sorted(self.branches)}).",
                 code="unknown_branch",
             )
         if self.use_pool:

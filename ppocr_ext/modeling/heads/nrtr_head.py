@@ -26,7 +26,7 @@ def xavier_linear(in_features: int, out_features: int) -> Linear:
 
 @dataclass
 class KeysValues:
-    """Hold keys and values of an attention, each [B, heads, head_dim, N]."""
+    """Keys and values of an attention, each [B, heads, head_dim, N]."""
 
     keys: Tensor
     values: Tensor
@@ -185,8 +185,8 @@ END_ID = 3
 class Transformer(nn.Layer):
     """Decode the frames of an image with a Transformer decoder, after an optional encoder.
 
-    A request for ``gtc`` without ``decode`` (the default in train mode) scores the target;
-    any other decodes greedily.
+    A request for ``gtc`` without ``decode`` (the default in train mode) scores the target; other requests decode
+    greedily.
 
     Args:
         d_model: features of a token.
@@ -194,11 +194,11 @@ class Transformer(nn.Layer):
         num_encoder_layers: blocks of the encoder; 0 or less for none.
         beam_size: 0 or less. Beam search is not supported.
         num_decoder_layers: blocks of the decoder.
-        max_len: length of a decoded line, ``<s>`` included.
+        max_len: length of a decoded line with ``<s>``.
         dim_feedforward: width of the MLPs.
         attention_dropout_rate: of attention weights.
         residual_dropout_rate: of each branch that is added to a residual.
-        out_channels: classes of ``NRTRLabelDecode``; the projection has one row more, as PaddleOCR's.
+        out_channels: classes of ``NRTRLabelDecode``; the projection has one row more, as in PaddleOCR.
         scale_embedding: multiply embeddings by the root of ``d_model``.
         in_channels: not used; every head gets it.
 
@@ -255,22 +255,22 @@ class Transformer(nn.Layer):
 
         Args:
             memory: frames [B, T, d_model].
-            targets: ids int64 [B, L], beginning with ``<s>``, and lengths int64 [B] without specials; without lengths
-                the ids end with the longest line.
-            request: which of both.
+            targets: ids int64 [B, L] that begin with ``<s>``, and lengths int64 [B] without specials; without lengths,
+                the ids must end with the longest line.
+            request: scores or decodes.
 
         Returns:
             Logits [B, longest + 1, out_channels] for the characters after ``<s>``; or the result of
             :meth:`decode`.
 
         Raises:
-            ModelError: the target is needed and missing, or the frames have another size.
+            ModelError: the target is missing, or the frames do not have ``d_model`` features.
         """
         request = request or default_request(self.training)
         if memory.shape[-1] != self.d_model:
             raise ModelError(
-                f"NRTR head: a frame has {memory.shape[-1]} features (expected d_model, {self.d_model}). Fix: set "
-                f"d_model to the features of the backbone, such as embed_dim of ViTParseQ.",
+                f"NRTR head: a frame has {memory.shape[-1]} features, but d_model is {self.d_model}. Fix: set d_model "
+                f"to the features of the backbone, such as embed_dim of ViTParseQ.",
                 code="shape_mismatch",
             )
         memory = self._encode(memory)
@@ -285,7 +285,7 @@ class Transformer(nn.Layer):
         return self.score(memory, targets[0], targets[1] if len(targets) > 1 else None)
 
     def score(self, memory: Tensor, ids: Tensor, lengths: Tensor | None) -> Tensor:
-        """Return the logits of each next character of ``ids`` [B, L], up to the end of the longest line."""
+        """Return the logits of the character after each of ``ids`` [B, L], up to the end of the longest line."""
         if lengths is not None:
             ids = ids[:, : lengths.max() + 2]  # <s>, the longest line, </s>
         ids = ids[:, :-1]  # the last predicts nothing
@@ -306,8 +306,8 @@ class Transformer(nn.Layer):
 
         Returns:
             Ids int64 [B, L] that begin with ``<s>`` and probabilities float32 [B, L], L ≤ ``max_len``.
-            After its own ``</s>`` a line has ``</s>`` with probability 1. PaddleOCR continues to decode
-            such a line; up to there the sequences are the same.
+            After the first ``</s>`` of a line, all its ids are ``</s>`` with probability 1. PaddleOCR decodes on
+            there; before it, the sequences are equal.
         """
         lines = memory.shape[0]
         frames = [block.cross_attn.keys_values(memory) for block in self.decoder]

@@ -17,7 +17,7 @@ LAYERS = 2  # of both LSTMs
 
 
 class SARFeature(nn.Layer):
-    """One feature vector of the whole line: the last step of an LSTM over the columns.
+    """Compute one feature vector of the whole line: the last step of an LSTM over the columns.
 
     Args:
         in_channels: channels of the features.
@@ -34,7 +34,7 @@ class SARFeature(nn.Layer):
         self.linear = nn.Linear(self.out_channels, self.out_channels)
 
     def forward(self, features: Tensor, widths: Tensor | None) -> Tensor:
-        """[B, C, H, W] to [B, out_channels]; `widths` [B] counts the columns that show text, all by default."""
+        """Map [B, C, H, W] to [B, out_channels]; `widths` [B]: the columns that show text; None: all."""
         columns = F.max_pool2d(features, [features.shape[2], 1]).squeeze(2).transpose([0, 2, 1])
         steps, _ = self.rnn_encoder(columns)
         if widths is None:
@@ -44,7 +44,7 @@ class SARFeature(nn.Layer):
 
 
 class SARDecoder(nn.Layer):
-    """LSTM whose every step attends to all places of the features.
+    """Run an LSTM that attends to all places of the features at each step.
 
     Args:
         classes: characters, `<UKN>`, the mark of both ends, and the padding, which is never predicted.
@@ -54,7 +54,7 @@ class SARDecoder(nn.Layer):
         bidirectional: whether the LSTM reads both ways.
         rnn_dropout: between the layers of the LSTM.
         dropout: before the classifier's output.
-        concat: True classifies output, attended feature and line feature together; False only the attended one.
+        concat: classify output, attended feature and line feature together; False: only the attended feature.
         max_length: characters that are decoded.
     """
 
@@ -91,7 +91,7 @@ class SARDecoder(nn.Layer):
         self.pred_dropout = nn.Dropout(dropout)
 
     def forward(self, features: Tensor, line: Tensor, labels: Tensor, widths: Tensor | None) -> Tensor:
-        """Predict the character behind each of `labels`.
+        """Predict the character after each of `labels`.
 
         Args:
             features: [B, C, H, W].
@@ -135,7 +135,7 @@ class SARDecoder(nn.Layer):
 
 @HEADS.register()
 class SARHead(nn.Layer):
-    """Show, Attend and Read: guides the CTC head of PP-OCRv3 in training.
+    """Read by attention (Show, Attend and Read); guides the CTC head of PP-OCRv3 in training.
 
     Args:
         in_channels: channels of the features.
@@ -186,15 +186,15 @@ class SARHead(nn.Layer):
         targets: Sequence[Tensor] | None = None,
         request: HeadRequest | None = None,
     ) -> Tensor:
-        """Classify characters, taught or by reading.
+        """Classify characters, with teacher forcing or greedily.
 
         Args:
             features: [B, C, H, W].
             targets: [labels [B, L], lengths, …, valid ratios [B]]: the share of the image's width that shows text.
-            request: `decode` or `probabilities` reads; otherwise the labels teach.
+            request: `decode` or `probabilities` reads greedily; otherwise the labels are the inputs.
 
         Returns:
-            Logits [B, L, n + 1] behind each label, or probabilities [B, max_text_length, n + 1].
+            Logits [B, L, n + 1] after each label, or probabilities [B, max_text_length, n + 1].
 
         Raises:
             ModelError: the labels are missing.

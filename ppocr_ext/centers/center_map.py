@@ -1,4 +1,4 @@
-"""A map of character centers: near on the map, near for the recogniser. Imports no Paddle."""
+"""Draw a map of character centers, on which characters are near that the recogniser confuses. Imports no Paddle."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ppocr_ext.characters.center_table import CenterTable
 from ppocr_ext.characters.look_alikes import code_points, is_invisible
 from ppocr_ext.synth.lines.fonts import package_folder
 
-# fonts of matplotlib that draw no text: boxes for every code point, and formulas with codes of their own
+# fonts of matplotlib that are not for text: they draw boxes, or formulas with their own codes
 _NO_TEXT = ("Last Resort", "cmb", "cmex", "cmmi", "cmr", "cmss", "cmsy", "cmtt", "STIXNonUnicode", "STIXSize")
-_MOST = 400  # characters that are drawn as text; those of the pairs come first
+_MAX_LABELS = 400  # characters that are drawn as text; those of the pairs come first
 
 
 def project(centers: np.ndarray) -> np.ndarray:
-    """Project [K, D] to [K, 2] on the two axes with the most variance (principal components)."""
+    """Project [K, D] to [K, 2], on the two axes with the largest variance (principal components)."""
     offset = centers.astype(np.float64) - centers.mean(axis=0, dtype=np.float64)
     _, _, axes = np.linalg.svd(offset, full_matrices=False)
     flat = np.zeros([len(centers), 2])
@@ -47,17 +47,16 @@ def draw_center_map(path: Path, table: CenterTable, pairs: Sequence[CenterPair],
     figure = Figure(figsize=(9, 9), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    pairs = pairs[: max(3, len(rows) // 2)]  # of a few characters every pair is near
+    pairs = pairs[: max(3, len(rows) // 2)]  # with few characters, every pair is near
     for pair in pairs:
         ends = np.stack([place[pair.first], place[pair.second]])
         axes.plot(ends[:, 0], ends[:, 1], color="#d55e00", linewidth=1, alpha=0.6, zorder=1)
     in_pairs = dict.fromkeys(name for pair in pairs for name in (pair.first, pair.second))
-    shown = [*in_pairs, *(name for name in names if name not in in_pairs)][:_MOST]
-    written = set(shown)
-    unnamed = [row for row, name in enumerate(names) if name not in written]
+    labelled = [*in_pairs, *(name for name in names if name not in in_pairs)][:_MAX_LABELS]
+    labels = {name: code_points(name) if any(map(is_invisible, name)) else name for name in labelled}
+    unnamed = [row for row, name in enumerate(names) if name not in labels]
     axes.scatter(flat[unnamed, 0], flat[unnamed, 1], s=6, color="#9aa5b1", zorder=2)
-    axes.update_datalim(flat)  # annotations do not extend the axes, and are not drawn outside them
-    labels = {name: code_points(name) if any(map(is_invisible, name)) else name for name in shown}
+    axes.update_datalim(flat)  # annotations do not extend the axes, and outside them they are not drawn
     fonts = fonts_for(list(labels.values()))
     for name, label in labels.items():
         axes.annotate(
@@ -65,7 +64,7 @@ def draw_center_map(path: Path, table: CenterTable, pairs: Sequence[CenterPair],
             place[name],
             parse_math=False,
             fontproperties=fonts.get(label),
-            fontsize=12 if len(shown) <= 120 else 8,
+            fontsize=12 if len(labelled) <= 120 else 8,
             color="#b23c00" if name in in_pairs else "#1f2933",
             ha="center",
             va="center",
@@ -81,17 +80,16 @@ def draw_center_map(path: Path, table: CenterTable, pairs: Sequence[CenterPair],
 
 
 def fonts_for(labels: Sequence[str]) -> Mapping[str, font_manager.FontProperties]:
-    """Return a font for each label: first the font that draws the most labels, then that for the rest, and so on.
+    """Return a font for each label; labels that no installed font draws are missing.
 
-    Returns:
-        Font by label, without the labels that no installed font draws.
+    The font that draws the most labels is chosen first, then the best one for the other labels, and so on.
     """
     wanted = {label: {ord(c) for c in label if not c.isspace()} for label in dict.fromkeys(labels)}
     able: dict[str, list[str]] = {}
     for file in _font_files():
         drawn = _drawn_by(file)
         able[file] = [label for label, points in wanted.items() if points <= drawn]
-        if len(able[file]) == len(wanted):  # no other can draw more
+        if len(able[file]) == len(wanted):  # no other font can draw more
             break
     fonts: dict[str, font_manager.FontProperties] = {}
     while able:
@@ -103,7 +101,7 @@ def fonts_for(labels: Sequence[str]) -> Mapping[str, font_manager.FontProperties
 
 
 def _font_files() -> list[str]:
-    """Return fonts for text: matplotlib's own, installed ones (regular weights first), those of mplfonts."""
+    """Return the files of fonts for text: matplotlib's, installed ones (regular weights first), those of mplfonts."""
     upright = [
         entry
         for entry in font_manager.fontManager.ttflist

@@ -1,7 +1,7 @@
-"""Summary of a set of centers: characters without a center, and pairs that lie close. Imports no Paddle.
+"""Summarise a set of centers: characters without a center, and pairs of near centers. Imports no Paddle.
 
-Distances are compared in units of the standard deviation of the frames around their center: below 2 the frames of
-two characters overlap.
+Distances are measured in standard deviations of the frames around their center. Below 2, the frames of two characters
+overlap.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from ppocr_ext.characters.look_alikes import look_alikes_of, symbol_name
 from ppocr_ext.charset import Charset
 from ppocr_ext.messages import shortened
 
-_SHOWN = 30  # characters in a line of the summary
-FEW_FRAMES = 10  # a mean of fewer is not reliable
+_SHOWN = 30  # largest number of characters in a line of the summary
+FEW_FRAMES = 10  # the mean of fewer frames is not reliable
 _BLOCK = 512  # centers whose distances to all others are in memory at a time
 
 
 @dataclass(frozen=True)
 class CenterPair:
-    """Two characters whose centers lie close to each other.
+    """Two characters with near centers.
 
     Attributes:
         first, second: the characters.
         distance: between their centers.
-        ratio: the distance in standard deviations (the root of the mean of both variances). A character of fewer
-            than ``FEW_FRAMES`` frames counts with the median variance of the others.
+        ratio: the distance in standard deviations (the root of the mean of both variances). For a character with fewer
+            than ``FEW_FRAMES`` frames, the median variance of the others is used.
     """
 
     first: str
@@ -46,35 +46,38 @@ def nearest_pairs(table: CenterTable, count: int = 20) -> list[CenterPair]:
     """Return the ``count`` pairs of characters with the smallest ratio, without the blank.
 
     Returns:
-        The nearest first; empty if no character has two frames that differ, so that no variance is known.
+        The nearest pair first; empty if no variance is known, since no character has two different frames.
     """
     rows = np.flatnonzero(table.class_ids != 0)
     variance = _known_variance(table, rows)
     if variance is None or len(rows) < 2:
         return []
     centers = table.centers[rows].astype(np.float64)
-    found = []
+    pairs = []
     for i, j in _near(centers, variance, 2 * count):
         distance = float(np.linalg.norm(centers[i] - centers[j]))
-        found.append((distance / math.sqrt((variance[i] + variance[j]) / 2), distance, i, j))
+        pairs.append((distance / math.sqrt((variance[i] + variance[j]) / 2), distance, i, j))
     names = [table.characters[row] for row in rows]
-    return [CenterPair(names[a], names[b], d, r) for r, d, a, b in sorted(found)[:count]]
+    return [CenterPair(names[a], names[b], d, r) for r, d, a, b in sorted(pairs)[:count]]
 
 
 def _known_variance(table: CenterTable, rows: np.ndarray) -> np.ndarray | None:
-    """Return float64 [K], all above 0: the median for those of few or of equal frames; None if none is known."""
+    """Return the variances, float64 [K], all above 0; None if no variance is known.
+
+    Characters with few or equal frames get the median of the others.
+    """
     counts = table.counts[rows]
     variance = table.variance[rows]
     known = (counts >= FEW_FRAMES) & (variance > 0)
     if known.any():
         usual = float(np.median(variance[known]))
-    else:  # frames lie nearer to their own mean than to the true center, by (n - 1) / n
+    else:  # unbiased: the variance around the mean of n frames is (n - 1) / n of that around the true center
         usual = float((counts * variance).sum() / max(1, np.maximum(counts - 1, 0).sum()))
     return np.where(known, variance, usual) if usual > 0 else None
 
 
 def _near(centers: np.ndarray, variance: np.ndarray, count: int) -> Iterator[tuple[int, int]]:
-    """Yield rows i < j of about the ``count`` pairs of smallest ratio, computed in float32."""
+    """Yield rows i < j of the ``count`` pairs with the smallest ratios, approximately, since computed in float32."""
     moved = (centers - centers.mean(axis=0)).astype(np.float32)  # near 0, where float32 is exact enough
     norms = np.einsum("kd,kd->k", moved, moved)
     width = variance.astype(np.float32)
@@ -102,7 +105,7 @@ def _near(centers: np.ndarray, variance: np.ndarray, count: int) -> Iterator[tup
 def look_alike_distance(table: CenterTable, groups: Sequence[str]) -> float | None:
     """Return the median squared distance from a look-alike's center to the nearest of its look-alikes.
 
-    It is the unit for a center loss's ``margin``: with a margin of this size, a frame on its own center costs nothing.
+    It is a guide for the ``margin`` of a center loss: with this margin, a frame on its own center has no loss.
 
     Args:
         table: the centers.
@@ -111,22 +114,22 @@ def look_alike_distance(table: CenterTable, groups: Sequence[str]) -> float | No
     Returns:
         None if no two characters of a group have a center.
     """
-    found = [squared for _, _, squared in _nearest_look_alikes(table, groups)]
-    return statistics.median(found) if found else None
+    distances = [squared for _, _, squared in _nearest_look_alikes(table, groups)]
+    return statistics.median(distances) if distances else None
 
 
 def look_alike_ratios(table: CenterTable, groups: Sequence[str]) -> dict[str, float]:
     """Return the distance from each look-alike's center to the nearest of its look-alikes, in standard deviations.
 
-    The ratio is that of :class:`CenterPair`. Unlike :func:`look_alike_distance` it does not change with the scale of
-    the features, so models can be compared.
+    The ratio is that of :class:`CenterPair`. Unlike :func:`look_alike_distance` it does not depend on the scale of the
+    features, so models can be compared.
 
     Args:
         table: the centers.
         groups: look-alikes, such as ``("未末", "O0o")``.
 
     Returns:
-        Ratio by character, for those that have a center and a look-alike with one; empty if no variance is known.
+        Ratio by character, if the character and a look-alike have a center; empty if no variance is known.
     """
     rows = np.flatnonzero(table.class_ids != 0)
     known = _known_variance(table, rows)
@@ -153,13 +156,13 @@ def _nearest_look_alikes(table: CenterTable, groups: Sequence[str]) -> Iterator[
 
 @dataclass(frozen=True)
 class CenterSummary:
-    """What the screen and ``centers.json`` show of a set of centers.
+    """The facts about a set of centers for the screen and ``centers.json``.
 
     Attributes:
         classes: number of characters of the dictionary, without the blank.
-        missing: those without a center.
-        few: those whose center has fewer than ``FEW_FRAMES`` frames, with their number.
-        pairs: the nearest ones.
+        missing: characters without a center.
+        few: the number of frames of each character that has fewer than ``FEW_FRAMES``.
+        pairs: the nearest pairs.
         distance: see :func:`look_alike_distance`.
         ratios: see :func:`look_alike_ratios`.
     """

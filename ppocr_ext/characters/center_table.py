@@ -1,4 +1,4 @@
-"""Files with one feature center for each character: our ``.npz`` and PaddleOCR's ``.pkl``. Imports no Paddle."""
+"""Read and write files of character centers: our ``.npz`` and PaddleOCR's ``.pkl``. Imports no Paddle."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class CenterTable:
 
     Attributes:
         class_ids: int64 [K], CTC class ids; 0 is the blank.
-        characters: str [K], the symbols of these classes; empty if read from a ``.pkl``.
+        characters: the symbols of these classes; empty if read from a ``.pkl``.
         centers: float32 [K, D], the mean feature of each class.
         counts: int64 [K], frames of each class; 0 if read from a ``.pkl``.
         variance: float64 [K], mean squared distance of these frames to their center.
-        meta: what they were made of: ``charset_digest``, ``classes``, model, split, frames, versions.
+        meta: their origin: ``charset_digest``, ``classes``, model, split, frames, versions.
     """
 
     class_ids: np.ndarray
@@ -70,28 +70,28 @@ class CenterTable:
         """Refuse centers of another dictionary.
 
         Raises:
-            DataError: they were made with another dictionary, or have a class that this one lacks.
+            DataError: they belong to another dictionary, or have a class that this dictionary lacks.
         """
         dictionary = f"{charset.name} ({charset.ctc_classes} classes)"
         made_with = self.meta.get("charset_digest")
         highest = int(self.class_ids[-1]) if len(self.class_ids) else 0
         if made_with not in (None, charset.digest):
             other = f"{self.meta.get('charset', 'unnamed')}, {self.meta.get('classes')} classes"
-            found = f"was made with another dictionary ({other}) than {dictionary}"
+            problem = f"belongs to another dictionary ({other}) than {dictionary}"
         elif highest >= charset.ctc_classes:
-            found = f"has a center of class {highest}, but the dictionary is {dictionary}"
+            problem = f"has a center of class {highest}, but the dictionary is {dictionary}"
         else:
             return
         raise DataError(
-            f"{where} {found}. Fix: export the centers again with this dictionary.", code="charset_mismatch"
+            f"{where} {problem}. Fix: export the centers again with this dictionary.", code="charset_mismatch"
         )
 
 
 def read_centers(path: str | Path) -> CenterTable:
-    """Read centers: our ``.npz``, or PaddleOCR's ``train_center.pkl``; no code of the file is run.
+    """Read centers from our ``.npz``, or from PaddleOCR's ``train_center.pkl`` without running code of the file.
 
     Raises:
-        DataError: the file is missing, damaged, or holds something else.
+        DataError: the file is missing or damaged, or has other content.
     """
     path = Path(path)
     if not path.is_file():

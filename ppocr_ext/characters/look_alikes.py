@@ -1,4 +1,4 @@
-"""Groups of look-alike characters: the list in this package, or a user's own. Imports no Paddle."""
+"""Groups of look-alike characters: the list of this package, or a user's file. Imports no Paddle."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _INVISIBLE = ("Cc", "Cf", "Zs", "Zl", "Zp")  # controls, formats, separators
 
 
 def is_invisible(character: str) -> bool:
-    """Return True if ``character`` cannot be seen, such as the space or a control character."""
+    """Return True if ``character`` is invisible, such as the space or a control character."""
     return unicodedata.category(character) in _INVISIBLE
 
 
@@ -23,13 +23,13 @@ def code_points(text: str) -> str:
 
 
 def symbol_name(symbol: str) -> str:
-    """Return ``symbol``; ``space`` for the space, and the code points if it cannot be seen."""
+    """Return ``symbol``; ``space`` for the space, and the code points of other invisible symbols."""
     if symbol == " ":
         return "space"
     return code_points(symbol) if symbol and all(map(is_invisible, symbol)) else symbol
 
 
-SHIPPED = "shipped"  # the name of the list in this package
+SHIPPED = "shipped"  # the name of the list of this package
 _SHIPPED_FILE = Path(__file__).with_name("look_alikes.txt")
 
 
@@ -37,8 +37,8 @@ def read_groups(path: str | Path | None = None) -> tuple[str, ...]:
     """Return groups of look-alikes, such as ``("未末", "O0o")``.
 
     Args:
-        path: a text file, UTF-8, one group per line without spaces, ``#`` before a comment; None or ``shipped``:
-            the list in this package, of CJK characters, Latin letters, digits and punctuation.
+        path: a text file in UTF-8 with one group on each line, without spaces; ``#`` begins a comment. None or
+            ``shipped``: the list of this package, of CJK characters, Latin letters, digits and punctuation.
 
     Raises:
         DataError: the file cannot be read, or a line is not a group.
@@ -59,7 +59,7 @@ def read_groups(path: str | Path | None = None) -> tuple[str, ...]:
             continue
         if len(set(group)) < 2 or any(character.isspace() for character in group):
             raise DataError(
-                f"{path}:{number}: not a group (found {group!r}, expected two or more characters without spaces).",
+                f"{path}:{number}: found {group!r}, expected a group of two or more characters without spaces.",
                 code="bad_group",
             )
         groups.setdefault(frozenset(group), "".join(dict.fromkeys(group)))
@@ -69,7 +69,7 @@ def read_groups(path: str | Path | None = None) -> tuple[str, ...]:
 
 
 def within(groups: Iterable[str], characters: Iterable[str]) -> tuple[str, ...]:
-    """Return the groups restricted to ``characters``, without those that have one left."""
+    """Return the groups restricted to ``characters``, without groups that have less than two of them."""
     known = set(characters)
     kept = ("".join(c for c in group if c in known) for group in groups)
     return tuple(dict.fromkeys(group for group in kept if len(group) > 1))

@@ -31,20 +31,20 @@ _CLIPS = {"clip_norm": paddle.nn.ClipGradByNorm, "clip_norm_global": paddle.nn.C
 
 
 def option_errors(options: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str, str]]:
-    """Yield path, code and message of each value of ``Optimizer`` that cannot be used, or not with another one."""
+    """Yield path, code and message of each value of ``Optimizer`` that is wrong, or conflicts with another value."""
     for one, other in (("regularizer", "weight_decay"), ("clip_norm", "clip_norm_global")):
         if options.get(one) is not None and options.get(other) is not None:
             yield (
                 (one,),
                 "conflicting_keys",
-                f"`{one}` and `{other}` exclude each other. Fix: keep one of them.",
+                f"`{one}` and `{other}` cannot be used together. Fix: remove one of them.",
             )
     if options.get("group_lr"):
         yield (
             ("group_lr",),
             "unsupported_key",
-            "PaddleOCR groups the parameters of VisionLAN with it. Fix: remove it, and give factors by pattern, such "
-            'as `lr_mult: {"*": 0.1, "head.*": 1.0}`; the last pattern that matches counts.',
+            "PaddleOCR uses it to group the parameters of VisionLAN. Fix: remove it, and give factors by pattern, such "
+            'as `lr_mult: {"*": 0.1, "head.*": 1.0}`; the last pattern that matches is used.',
         )
     yield from _factor_errors(options.get("lr_mult"))
     regularizer = options.get("regularizer")
@@ -73,7 +73,7 @@ def _factor_errors(factors: Any) -> Iterator[tuple[tuple[str, ...], str, str]]:
 
 @contextmanager
 def _as_config_error(where: str) -> Iterator[None]:
-    """Turn Paddle's errors about an option, and a missing option, into an error that a user can act on."""
+    """Turn Paddle's errors about wrong and missing options into a ConfigError."""
     try:
         yield
     except (TypeError, ValueError, AssertionError) as reason:
@@ -90,7 +90,7 @@ def build_lr_scheduler(lr_config: Mapping[str, Any], epochs: int, step_each_epoc
     name = options.pop("name", _DEFAULT_SCHEDULE)
     with _as_config_error(f"Optimizer.lr ({name})"):
         rate = SCHEDULES.build(name, options, epochs=epochs, step_each_epoch=step_each_epoch)
-        # PaddleOCR's own classes, from a checkout, hold the options and return the schedule when called.
+        # PaddleOCR's own classes, from a checkout, store the options and return the schedule when called
         return rate if isinstance(rate, (LRScheduler, float)) else rate()
 
 
@@ -99,12 +99,12 @@ def build_optimizer(
 ) -> tuple[paddle.optimizer.Optimizer, Rate]:
     """Build the optimizer of ``model``'s trainable parameters, and its schedule (a float if the rate never changes).
 
-    ``config`` is the ``Optimizer`` section: ``name``, ``lr``, ``regularizer: {name: L1 | L2, factor}`` or
-    ``weight_decay``, ``clip_norm`` (each gradient separately) or ``clip_norm_global`` (all together), and
-    the optimizer's own keys. ``lr_mult: {pattern: factor}`` sets the rates of parts of the network.
+    ``config`` is the section ``Optimizer``: ``name``, ``lr``, ``regularizer: {name: L1 | L2, factor}`` or
+    ``weight_decay``, ``clip_norm`` (of each gradient) or ``clip_norm_global`` (of all gradients together), and the keys
+    of the optimizer. ``lr_mult: {pattern: factor}`` sets the rates of parts of the network.
 
     Raises:
-        ConfigError: a key is missing, unknown or in conflict with another one, or a value cannot be used.
+        ConfigError: a key is missing, unknown or conflicts with another key, or a value cannot be used.
         ModelError: no parameter is trainable.
     """
     options = dict(config)
@@ -132,8 +132,9 @@ def build_optimizer(
                 decay = paddle.regularizer.L1Decay(decay)
         norms = {clip: options.pop(key, None) for key, clip in _CLIPS.items()}
         clip = next((clip(clip_norm=float(norm)) for clip, norm in norms.items() if norm is not None), None)
-        given = {"model": model, "learning_rate": rate, "weight_decay": decay, "grad_clip": clip}
-        optimizer = OPTIMIZERS.build(name, options, **given)
+        optimizer = OPTIMIZERS.build(
+            name, options, model=model, learning_rate=rate, weight_decay=decay, grad_clip=clip
+        )
         if not isinstance(optimizer, paddle.optimizer.Optimizer):
             optimizer = optimizer(model)  # PaddleOCR's own class, as above
     return optimizer, rate
@@ -143,7 +144,7 @@ def trainable_parameters(model: paddle.nn.Layer) -> list[paddle.Tensor]:
     """Return the parameters of ``model`` that get a gradient.
 
     Raises:
-        ModelError: there are none.
+        ModelError: no parameter gets one.
     """
     parameters = [parameter for parameter in model.parameters() if not parameter.stop_gradient]
     if not parameters:
@@ -215,7 +216,7 @@ def adamw(
 
     Args beyond the common ones:
         weight_decay: 0.01 if None.
-        no_weight_decay_name: words; a parameter whose name (``Student.backbone.…``) contains one is not decayed.
+        no_weight_decay_name: words; parameters whose name (``Student.backbone.…``) contains one are not decayed.
         one_dim_param_no_weight_decay: parameters with one axis (biases, norms) are not decayed.
 
     Raises:
@@ -258,7 +259,7 @@ def rms_prop(
     weight_decay: Any = None,
     grad_clip: Any = None,
 ) -> optim.RMSProp:
-    """Build root mean squared propagation (Hinton's lecture 6)."""
+    """Build RMSProp (Hinton's lecture 6)."""
     return optim.RMSProp(
         learning_rate=learning_rate,
         rho=rho,
@@ -292,13 +293,13 @@ def adadelta(
 
 @dataclass(frozen=True)
 class TrainedPart:
-    """One row of the table of parts.
+    """A row of the table of parts.
 
     Attributes:
-        name: the part: ``backbone``, ``head.ctc_head``, behind the sub-model's name if there are several.
-        parameters: how many numbers it has.
-        trained: how many of them are trained.
-        rates: factors of the learning rate among the trained ones, ascending.
+        name: of the part, such as ``backbone`` or ``head.ctc_head``; with sub-models, ``Student.backbone``.
+        parameters: its number of weights.
+        trained: the number of trained weights.
+        rates: the learning rate factors of the trained weights, ascending.
     """
 
     name: str
@@ -310,14 +311,14 @@ class TrainedPart:
 def set_rates(network: nn.Layer, factors: Mapping[str, float]) -> dict[str, float]:
     """Multiply the learning rate of parameters by the factor of the last pattern that matches them.
 
-    A network's own multipliers (0.1 of learnable affines) are multiplied too.
+    The network's own factors (0.1 for learnable affines) stay in effect.
 
     Args:
-        network: its names are those of ``state_dict``.
+        network: patterns match its names in ``state_dict``.
         factors: factor by shell pattern.
 
     Returns:
-        The factor by name.
+        Factor by name of the parameter.
 
     Raises:
         ConfigError: a pattern matches nothing.
@@ -331,22 +332,22 @@ def set_rates(network: nn.Layer, factors: Mapping[str, float]) -> dict[str, floa
 
 
 def named_weights(network: nn.Layer) -> Iterator[tuple[str, Any]]:
-    """Yield names and parameters without BatchNorm's running statistics, which Paddle counts among them."""
+    """Yield names and parameters, without BatchNorm's running statistics, which Paddle counts as parameters."""
     for name, parameter in network.named_parameters():
         if not name.endswith(("._mean", "._variance")):
             yield name, parameter
 
 
 def match_patterns(network: nn.Layer, patterns: Iterable[str], key: str) -> dict[str, str]:
-    """Return, by the name of each parameter that a pattern matches, the last pattern that does.
+    """Return the last pattern that matches each parameter, by the parameter's name; others are missing.
 
     Args:
-        network: its names are those of ``state_dict``.
+        network: patterns match its names in ``state_dict``.
         patterns: shell patterns.
         key: of the config, for messages.
 
     Raises:
-        ConfigError: a pattern matches nothing; the message names the sub-model that it lacks, or a near part.
+        ConfigError: a pattern matches nothing; the message has a near name, or the pattern with a sub-model.
     """
     names = [name for name, _ in named_weights(network)]
     found: dict[str, str] = {}

@@ -61,7 +61,7 @@ class CTCLoss(Loss):
         super().__init__()
         self.use_focal_loss = use_focal_loss
         self.zero_infinity = zero_infinity
-        self._kernel = _Kernel()
+        self._use_cpu = False  # after Paddle's kernel has failed on the device
         self._misfits = _MisfitCount()
 
     def forward(self, predicts: Any, batch: Sequence[paddle.Tensor]) -> Parts:
@@ -96,30 +96,7 @@ class CTCLoss(Loss):
             losses = losses * (1.0 - paddle.exp(-losses)).square()
         return losses
 
-
-def frames_needed(label: paddle.Tensor, length: paddle.Tensor) -> paddle.Tensor:
-    """Return the frames that CTC needs for each label, int64 [B]: its length, and one for each repeated neighbour.
-
-    It is the rule of :func:`ppocr_ext.data.sample_rules.frames_needed`, computed on the device of the labels.
-
-    Args:
-        label: int [B, L], padded; entries after a label's length do not count.
-        length: int64 [B].
-    """
-    if label.shape[1] < 2:
-        return length
-    inside = paddle.arange(1, label.shape[1], dtype="int64").unsqueeze(0) < length.unsqueeze(1)
-    repeats = paddle.logical_and(label[:, 1:] == label[:, :-1], inside)
-    return length + repeats.astype("int64").sum(axis=1)
-
-
-class _Kernel:
-    """Paddle's CTC kernel on the device of the logits; on the CPU after it has failed there."""
-
-    def __init__(self) -> None:
-        self._use_cpu = False
-
-    def __call__(self, logits: paddle.Tensor, label: paddle.Tensor, length: paddle.Tensor) -> paddle.Tensor:
+    def _kernel(self, logits: paddle.Tensor, label: paddle.Tensor, length: paddle.Tensor) -> paddle.Tensor:
         """Return the loss of each line, float32 [B], for logits [B, T, C], label int32 [B, L], length int64 [B]."""
         frames_first = logits.transpose([1, 0, 2])
         if not self._use_cpu:
@@ -135,6 +112,22 @@ class _Kernel:
                     end_text(error),
                 )
         return _cpu_losses(frames_first, label, length)
+
+
+def frames_needed(label: paddle.Tensor, length: paddle.Tensor) -> paddle.Tensor:
+    """Return the frames that CTC needs for each label, int64 [B]: its length, and one for each repeated neighbour.
+
+    It is the rule of :func:`ppocr_ext.data.sample_rules.frames_needed`, computed on the device of the labels.
+
+    Args:
+        label: int [B, L], padded; entries after a label's length do not count.
+        length: int64 [B].
+    """
+    if label.shape[1] < 2:
+        return length
+    inside = paddle.arange(1, label.shape[1], dtype="int64").unsqueeze(0) < length.unsqueeze(1)
+    repeats = paddle.logical_and(label[:, 1:] == label[:, :-1], inside)
+    return length + repeats.astype("int64").sum(axis=1)
 
 
 def _paddle_losses(logits: paddle.Tensor, label: paddle.Tensor, length: paddle.Tensor) -> paddle.Tensor:

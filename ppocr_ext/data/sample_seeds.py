@@ -33,8 +33,7 @@ Batch = list[Any]
 # The generators belong to the process, and so does their lock. One thread may load a sample while another forks worker
 # processes: a worker must get neither a lock that nobody releases nor generators seeded for that sample.
 _LOCK = threading.RLock()
-if hasattr(os, "register_at_fork"):  # not on Windows
-    os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release)
+os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release)
 
 
 @contextmanager

@@ -268,16 +268,13 @@ def quiet_imports() -> Iterator[None]:
 
 def import_paddle() -> None:
     """Import Paddle; a SIGTERM during the import takes effect after it, without a C++ traceback."""
-    held = [signal.SIGTERM] if hasattr(signal, "pthread_sigmask") else []  # not on Windows
-    if held:
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, held)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     try:
         with quiet_imports():
             import paddle  # noqa: F401
         quiet_signals()
     finally:
-        if held:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def quiet_signals() -> None:
@@ -285,9 +282,8 @@ def quiet_signals() -> None:
 
     Call it after the host, and so Paddle, is imported. Handlers of Python are kept.
     """
-    if (paddle := sys.modules.get("paddle")) is None:
-        return
-    if threading.current_thread() is not threading.main_thread():
+    paddle = sys.modules.get("paddle")
+    if paddle is None or threading.current_thread() is not threading.main_thread():
         return
     paddle.disable_signal_handler()
     for number in (signal.SIGINT, signal.SIGTERM):

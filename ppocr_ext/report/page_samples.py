@@ -62,7 +62,6 @@ class SampleSelection(Generic[T]):
 
     def selected(self) -> list[T]:
         """Return at most :data:`KEPT` samples, errors first; of equal samples, those that were added first."""
-
         ordered = [
             entry
             for heap in (self._errors, self._correct)

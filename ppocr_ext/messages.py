@@ -125,8 +125,8 @@ def error_text(error: BaseException) -> str:
         return message
     if isinstance(error, ModuleNotFoundError):
         package = (error.name or "").partition(".")[0]
-        said = "Paddle is not installed" if package == "paddle" else str(error)
-        return f"{said}. Fix: {_PACKAGE_FIXES.get(package, _OTHER_PACKAGE)}"
+        reason = "Paddle is not installed" if package == "paddle" else str(error)
+        return f"{reason}. Fix: {_PACKAGE_FIXES.get(package, _OTHER_PACKAGE)}"
     if isinstance(error, OSError) and error.errno is not None:
         name = error.filename2 or error.filename  # for a rename, the final name, not the temporary one
         fix = _FIXES.get(error.errno)
@@ -181,8 +181,8 @@ PROGRAM = "ppocr-ext"
 
 def command_line(name: str, *words: str | Path, host: str | None = None) -> str:
     """Return the command ``ppocr-ext NAME WORDS``, with ``--host DIR`` if one is given, quoted for a shell."""
-    given = [] if host is None else ["--host", host]
-    return shlex.join([PROGRAM, name, *given, *map(str, words)])
+    options = [] if host is None else ["--host", host]
+    return shlex.join([PROGRAM, name, *options, *map(str, words)])
 
 
 def run_command(name: str, checkpoint: Path, host: str | None) -> str:

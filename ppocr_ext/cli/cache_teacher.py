@@ -85,9 +85,9 @@ def _report(args: argparse.Namespace, builder: CacheBuilder) -> int:
     print(f"{args.output}: {store.entries:,} entries")
     for name in store.facts.branches:
         print(f"{name}: {store.dropped(name):.1e} of the probability lies in classes that are not kept")
-    if against := reasons_against(builder.loss, builder.facts.model, store):
+    if reasons := reasons_against(builder.loss, builder.facts.model, store):
         print("these losses cannot be served within 1e-3, so a training would use the live teacher:")
-        print("\n".join(f"  {line}" for line in against))
+        print("\n".join(f"  {line}" for line in reasons))
         return 1
     options = [each for each in args.opt if not each.startswith("Train.teacher_cache=")]
     options.append(setting("Train.teacher_cache", args.output))

@@ -103,9 +103,9 @@ def run(args: argparse.Namespace) -> int:
     speed = result.samples / (time.perf_counter() - began)
     require_frames(result, options)
     if dist.get_rank() == 0:
-        written = _write(args, built, result, name)
+        files = _write(args, built, result, name)
         print(f"{speed:.0f} images/s")
-        print(f"written: {', '.join(map(str, written))}")
+        print(f"written: {', '.join(map(str, files))}")
         print(f"use it: {_training_command(args, whole)}")
         remove_partial(options)
     return 0
@@ -142,11 +142,11 @@ def _write(args: argparse.Namespace, built: Run, result: CenterAccumulator, name
     table = table_of(result, built, {"model": name, **options})
     table.save(args.output)
     summary = CenterSummary.of(table, built.charset, read_groups())
-    written = [args.output, args.output.with_suffix(".json")]
-    write_text(written[1], summary.to_json(table, result.accuracy, result.samples))
+    files = [args.output, args.output.with_suffix(".json")]
+    write_text(files[1], summary.to_json(table, result.accuracy, result.samples))
     if args.pkl is not None:
         table.save_pickle(args.pkl)
-        written.append(args.pkl)
+        files.append(args.pkl)
     try:
         from ppocr_ext.centers.center_map import draw_center_map
     except ModuleNotFoundError as missing:
@@ -154,12 +154,12 @@ def _write(args: argparse.Namespace, built: Run, result: CenterAccumulator, name
             raise
         print("no map: matplotlib is not installed (pip install 'ppocr-ext[quickstart]')")
     else:
-        written.append(args.output.with_suffix(".png"))
-        draw_center_map(written[-1], table, summary.pairs, f"{len(table.class_ids) - 1:,} character centers")
+        files.append(args.output.with_suffix(".png"))
+        draw_center_map(files[-1], table, summary.pairs, f"{len(table.class_ids) - 1:,} character centers")
     print(f"samples: {result.samples:,}, read correctly: {result.accuracy:.1%}")
     print(f"centers: {len(table.class_ids):,} (with the blank) of {table.feat_dim} features")
     print(summary.to_text())
-    return written
+    return files
 
 
 def _training_command(args: argparse.Namespace, config: Config) -> str:

@@ -80,9 +80,9 @@ def run(args: argparse.Namespace) -> int:
             code="too_few_characters",
         )
     maps = draw_maps(find_fonts(args.fonts), characters)
-    found = similar_pairs(maps, args.similarity)
-    pairs = [pair for pair in found if not pair.same][: args.pairs]
-    same = [_text(pair, characters) for pair in found if pair.same]
+    similar = similar_pairs(maps, args.similarity)
+    pairs = [pair for pair in similar if not pair.same][: args.pairs]
+    same = [_text(pair, characters) for pair in similar if pair.same]
     if not pairs:
         raise DataError(
             f"No pair of {len(characters):,} characters has a similarity of {args.similarity:g} or more in these "
@@ -137,8 +137,8 @@ def _summary(
     if shipped:
         held = shipped & {frozenset(_text(pair, characters)) for pair in pairs}
         lines.append(f"pairs of the shipped groups among them: {len(held):,} of {len(shipped):,}")
-    written = [str(path) for path in (args.output, args.picture) if path is not None]
-    return "\n".join([*lines, *([f"written: {', '.join(written)}"] if written else [])])
+    files = [str(path) for path in (args.output, args.picture) if path is not None]
+    return "\n".join([*lines, *([f"written: {', '.join(files)}"] if files else [])])
 
 
 def _counted(number: int, what: str) -> str:

@@ -286,9 +286,9 @@ def _new_environment(out: Path, map_size: int) -> Iterator[Any]:
     if out.exists() and not out.is_dir():
         raise DataError(f"{out} is a file. {_FIX_OUT}", code="not_an_lmdb")
     out.mkdir(parents=True, exist_ok=True)
-    if there := sorted(file.name for file in out.iterdir()):
+    if names := sorted(file.name for file in out.iterdir()):
         raise DataError(
-            f"{out} is not empty (found {shortened(there, 3)}), and a build that was stopped is not continued. "
+            f"{out} is not empty (found {shortened(names, 3)}), and a build that was stopped is not continued. "
             f"{_FIX_OUT}",
             code="folder_not_empty",
         )

@@ -140,14 +140,14 @@ def run(args: argparse.Namespace) -> int:
     is_json = Path(args.output or "").suffix in (".json", ".jsonl")
     form = RowForm(args.format or ("jsonl" if is_json else "tsv"), images.has_labels, args.characters)
     began = time.perf_counter()
-    read = _read(recognizer, images, form, args)
+    results = _read(recognizer, images, form, args)
     seconds = time.perf_counter() - began
-    _report_unreadable(read, images.bad_lines)
-    print(summary(read, images.bad_lines, seconds, recognizer.engine), file=sys.stderr)
-    good = [each for each in read if each.reading.error is None]
+    _report_unreadable(results, images.bad_lines)
+    print(summary(results, images.bad_lines, seconds, recognizer.engine), file=sys.stderr)
+    good = [each for each in results if each.reading.error is None]
     if args.sheet and good:
         _draw_sheet(args, good)
-    return 0 if len(good) == len(read) and not images.bad_lines else 1
+    return 0 if len(good) == len(results) and not images.bad_lines else 1
 
 
 def _open(args: argparse.Namespace) -> Recognizer:
@@ -172,7 +172,7 @@ def _open(args: argparse.Namespace) -> Recognizer:
 
 
 def _read(
-    recognizer: Recognizer, found: ImageList, form: RowForm, args: argparse.Namespace
+    recognizer: Recognizer, images: ImageList, form: RowForm, args: argparse.Namespace
 ) -> list[ReadImage]:
     """Read all images and return them; write a line for each at once, or at the end if they are sorted."""
     from tqdm import tqdm
@@ -180,7 +180,7 @@ def _read(
     from ppocr_ext.io.atomic import atomic_writer
     from ppocr_ext.recognition.reading_files import ReadImage, worst_first
 
-    read = []
+    results = []
     with ExitStack() as stack:
         file = stack.enter_context(atomic_writer(Path(args.output))) if args.output else None
 
@@ -191,29 +191,29 @@ def _read(
                 file.write(text.encode("utf-8"))
 
         write(form.header())
-        readings = recognizer.stream((image.source() for image in found.images), args.batch_size)
+        readings = recognizer.stream((image.source() for image in images.images), args.batch_size)
         hidden = True if file is None and sys.stdout.isatty() else None  # None: shown on a terminal only
-        bar = tqdm(found.images, desc="read", unit="image", disable=hidden, leave=False)
+        bar = tqdm(images.images, desc="read", unit="image", disable=hidden, leave=False)
         for image, reading in zip(bar, readings, strict=True):
-            read.append(ReadImage(image, reading))
+            results.append(ReadImage(image, reading))
             if not args.bad_cases:
-                write(form.line(read[-1]))
+                write(form.line(results[-1]))
         if args.bad_cases:
-            read = worst_first(read)
-            write("".join(map(form.line, read)))
-    return read
+            results = worst_first(results)
+            write("".join(map(form.line, results)))
+    return results
 
 
-def _report_unreadable(read: Sequence[ReadImage], bad_lines: Sequence[str]) -> None:
+def _report_unreadable(results: Sequence[ReadImage], bad_lines: Sequence[str]) -> None:
     """Name images and lines that could not be read.
 
     Raises:
         DataError: no image could be read.
     """
-    errors = [each.reading.error for each in read if each.reading.error is not None]
-    if len(errors) == len(read):
+    errors = [each.reading.error for each in results if each.reading.error is not None]
+    if len(errors) == len(results):
         raise DataError(
-            f"no image can be read ({len(read):,} tried). The first: {errors[0]}. Fix: correct the paths; "
+            f"no image can be read ({len(results):,} tried). The first: {errors[0]}. Fix: correct the paths; "
             f"paths in a label file start from its folder, or from --data-dir.",
             code="no_images",
         )

@@ -40,11 +40,11 @@ def run(args: argparse.Namespace) -> int:
 
     set_up_console()
     quiet_host(open_host(args.host).logger)
-    found = replay(args.folder, args.host, args.opt, with_plugins=args.import_plugins)
-    if found.incident is None:
+    result = replay(args.folder, args.host, args.opt, with_plugins=args.import_plugins)
+    if result.incident is None:
         print("every value of this step is good")
         return 0
-    print("\n".join(found.incident.lines()))
-    if found.operator is not None:
-        print(f"  {found.operator}")
+    print("\n".join(result.incident.lines()))
+    if result.operator is not None:
+        print(f"  {result.operator}")
     return 1

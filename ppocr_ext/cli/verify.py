@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     from ppocr_ext.run.logs import set_up_logs
 
     set_up_logs(args.host)
-    found = verify_export(
+    result = verify_export(
         args.folder,
         run=args.run_folder,
         options=args.opt,
@@ -91,33 +91,33 @@ def run(args: argparse.Namespace) -> int:
         with_clients=not args.no_clients,
         trust_model=args.trust_model,
     )
-    _print(found, args.tolerance)
-    return 0 if found.agrees(args.tolerance) else 1
+    _print(result, args.tolerance)
+    return 0 if result.agrees(args.tolerance) else 1
 
 
-def _print(found: Verification, tolerance: float) -> None:
+def _print(result: Verification, tolerance: float) -> None:
     """Print a row for each reader, what differs, and what could not be compared."""
-    width = max(len(row.name) for row in found.rows)
-    labelled = any(row.labelled for row in found.rows)
+    width = max(len(row.name) for row in result.rows)
+    labelled = any(row.labelled for row in result.rows)
     title = f"{'':<{width}}  images  largest difference  equal texts"
     print(
-        f"compared with: {found.reference}; tolerance {tolerance:g}\n{title}{'  accuracy' if labelled else ''}"
+        f"compared with: {result.reference}; tolerance {tolerance:g}\n{title}{'  accuracy' if labelled else ''}"
     )
-    for number, row in enumerate(found.rows):
+    for number, row in enumerate(result.rows):
         print(f"{row.name:<{width}}  {_cells(row, number == 0, labelled)}".rstrip())
-    for row in found.rows:
+    for row in result.rows:
         if row.note:
             print(f"{row.name}: {row.note}")
-    for note in found.notes:
+    for note in result.notes:
         print(note)
-    for reason in found.unreadable:
+    for reason in result.unreadable:
         print(f"not read: {reason}")
-    for fault in found.faults:
+    for fault in result.faults:
         print(f"differs: {fault}")
-    for row in found.rows:
+    for row in result.rows:
         if not row.agrees(tolerance):
             print("\n  ".join([f"\n{row.name} differs:", *row.faults]))
-    if found.agrees(tolerance):
+    if result.agrees(tolerance):
         print("equal")
     else:
         print(f"NOT equal. Fix: {_HINT}")

@@ -256,9 +256,9 @@ def load(paths: str | Path | Iterable[str | Path], overrides: Iterable[str] = ()
     if not files:
         raise ConfigError("No config file. Fix: give one or more with `-c FILE …`.", code="missing_option")
     root = Node({})
-    read: list[Path] = []
+    sources: list[Path] = []
     for path in files:
-        root = merge(root, _read_with_bases(Path(path), read))
+        root = merge(root, _read_with_bases(Path(path), sources))
     return Config.of(_without_computed(override(root, overrides)) or Node({}))
 
 

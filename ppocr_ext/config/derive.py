@@ -109,8 +109,8 @@ def _join_center_losses(entries: tuple[Node, ...]) -> tuple[Node, ...]:
     if len(indices) < 2 or not all(item.is_mapping for item in options):
         return entries
     pairs = [pair for item in options for pair in item.value.items()]
-    given = {key: value for key, value in pairs if value.place.kind is not PlaceKind.COMPUTED}
-    values = {**{key: value for key, value in pairs if key not in given}, **given}
+    explicit = {key: value for key, value in pairs if value.place.kind is not PlaceKind.COMPUTED}
+    values = {**{key: value for key, value in pairs if key not in explicit}, **explicit}
     one = Node({"DistillationCenterLoss": Node(values, options[-1].place)}, entries[indices[0]].place)
     rest = [entry for index, entry in enumerate(entries) if index not in indices]
     return (*rest[: indices[0]], one, *rest[indices[0] :])
@@ -120,8 +120,8 @@ def _distillation_entry(entry: Node, models: Mapping[str, Any]) -> Node:
     if not entry.is_mapping or list(entry.value) != ["CenterLoss"]:
         return entry
     options = entry.value["CenterLoss"]
-    written = {} if options.value is None else options.value
-    if not isinstance(written, dict):
+    own = {} if options.value is None else options.value
+    if not isinstance(own, dict):
         return entry
     trained = {name: model for name, model in models.items() if not model.get("freeze_params")}
     heads = [model.get("Head") for model in trained.values()]
@@ -131,7 +131,7 @@ def _distillation_entry(entry: Node, models: Mapping[str, Any]) -> Node:
         "multi_head": all(isinstance(head, Mapping) and head.get("name") == MULTI_HEAD for head in heads),
     }
     computed = from_plain(follows, options.place.computed()).value
-    return Node({"DistillationCenterLoss": Node({**computed, **written}, options.place)}, entry.place)
+    return Node({"DistillationCenterLoss": Node({**computed, **own}, options.place)}, entry.place)
 
 
 def switch_features_on(config: Config) -> Config:
@@ -257,14 +257,14 @@ def wrong_counts(
 ) -> Iterator[tuple[_Path, str]]:
     """Yield path and message of each number in the config that differs from ``counts``."""
     for path, expected in counts.items():
-        found = config.at(path, None)
-        if found is not None and (found != expected or isinstance(found, bool)):
+        value = config.at(path, None)
+        if value is not None and (value != expected or isinstance(value, bool)):
             removable = (
                 path[:-1] if path[-2] == "out_channels_list" else path
             )  # the whole list of a MultiHead
             yield (
                 path,
-                f"is {found!r}, but {expected} fits {charset.name} ({len(charset.characters)} characters). "
+                f"is {value!r}, but {expected} fits {charset.name} ({len(charset.characters)} characters). "
                 f"Fix: `-o '{dotted(removable)}=!remove'`, or set Global.character_dict_path to its dictionary.",
             )
 
@@ -311,10 +311,10 @@ def _branch_counts(head: Config, path: _Path, charset: Charset) -> Iterator[tupl
             code="bad_head_list",
         )
     counts = {"ctc": charset.ctc_classes, "sar": charset.sar_classes, "gtc": charset.nrtr_classes}
-    wanted = {BRANCH_OF_HEAD.get(str(name)) for item in heads for name in item}
+    branches = {BRANCH_OF_HEAD.get(str(name)) for item in heads for name in item}
     for branch, count in counts.items():
         decoder = BRANCHES[branch].decoder
-        if branch in wanted or decoder in (head.get("out_channels_list") or {}):
+        if branch in branches or decoder in (head.get("out_channels_list") or {}):
             yield (*path, "out_channels_list", decoder), count
 
 
@@ -393,14 +393,14 @@ def _dictionary_file(name: str, find_file: Callable[[str], Path | None], where: 
         CharsetError: it is not found.
     """
     if (path := find_file(name)) is None:
-        given = Path(name)
+        file = Path(name)
         others = "in PaddleOCR's own folder and in the dictionaries of ppocr-ext"
-        places = "" if given.is_absolute() else f" (searched in {Path.cwd()}, {others})"
-        found = "is a folder" if given.is_dir() else f"is missing{places}"
+        places = "" if file.is_absolute() else f" (searched in {Path.cwd()}, {others})"
+        problem = "is a folder" if file.is_dir() else f"is missing{places}"
         shipped = shipped_dictionaries()
-        hint = did_you_mean(shipped.get(near_match(given.name, shipped, cutoff=0.85) or ""))
+        hint = did_you_mean(shipped.get(near_match(file.name, shipped, cutoff=0.85) or ""))
         raise CharsetError(
-            f"{where}: the dictionary {name} {found}.{hint} Fix: give a text file with one character per line.",
+            f"{where}: the dictionary {name} {problem}.{hint} Fix: give a text file with one character per line.",
             code="missing_file",
         )
     return path

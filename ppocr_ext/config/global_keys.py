@@ -76,10 +76,10 @@ class ValueRule:
 
     def _option_problem(self, value: Mapping[str, Any]) -> Problem | None:
         rules = dict(self.options)
-        for name, given in value.items():
+        for name, item in value.items():
             if name not in rules:
                 return Problem("unknown_key", f"unknown key {name!r}, expected one of {', '.join(rules)}.")
-            if (problem := rules[name].problem(given)) is not None:
+            if (problem := rules[name].problem(item)) is not None:
                 return Problem(problem.code, f"{name}: {problem.message}")
         needed = self.options[0][0]
         return None if value.get(needed) is not None else Problem("bad_value", f"{needed} is missing.")

@@ -245,12 +245,12 @@ def _assign_in_list(node: Node, parts: tuple[str, ...], at: int, value: Node, ap
     trail = parts[:at]
     if (index := position(node, part, trail)) is None:
         if not (append and node.is_keyed_list and not part.isdecimal() and value.mark is not Mark.REMOVE):
-            found = (
+            problem = (
                 f"has {len(node.value)} items, counted from 0."
                 if part.isdecimal()
                 else f"is a list without {part!r}.{nearest(part, names_in(node))}"
             )
-            raise ConfigError(f"{dotted(parts)}: {dotted(trail)} {found}", code="missing_item")
+            raise ConfigError(f"{dotted(parts)}: {dotted(trail)} {problem}", code="missing_item")
         _refuse_new_item(part, trail, value)
         return Node((*node.value, assign(Node({}, value.place), parts, value, append, at)), node.place)
     # if `part` is a key, the item is a mapping with this key, so the same component is looked up again there

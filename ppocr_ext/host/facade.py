@@ -303,13 +303,13 @@ class Catalog:
     def _offered(self, kind: str) -> dict[str, Source]:
         if kind not in self._exports:
             place = self._place(kind)
-            found = {}
+            sources = {}
             if place is not None and place.is_file():
                 module = _dotted(place, self.package)
-                found = {name: Source(module, name) for name in _definitions(place)}
+                sources = {name: Source(module, name) for name in _definitions(place)}
             elif place is not None and (place / "__init__.py").is_file():
-                found = _exports(place / "__init__.py", _dotted(place, self.package))
-            self._exports[kind] = found
+                sources = _exports(place / "__init__.py", _dotted(place, self.package))
+            self._exports[kind] = sources
         return self._exports[kind]
 
     def _defined(self, kind: str, name: str) -> Source | None:
@@ -346,7 +346,7 @@ def _exports(init: Path, package: str) -> dict[str, Source]:
         tree = ast.parse(init.read_text(encoding="utf-8", errors="replace"))
     except SyntaxError as reason:
         raise HostError(f"{init} of the host cannot be read: {reason}", code="unreadable_file") from reason
-    found: dict[str, Source] = {}
+    sources: dict[str, Source] = {}
     for_task: set[str] = set()
     for node, model_types in _imports(tree.body, None):
         if model_types is not None and TASK not in model_types:
@@ -356,10 +356,10 @@ def _exports(init: Path, package: str) -> dict[str, Source]:
             name = alias.asname or alias.name
             if model_types is not None and name not in for_task:
                 for_task.add(name)
-            elif name in found:
+            elif name in sources:
                 continue
-            found[name] = Source(source_module, alias.name)
-    return found
+            sources[name] = Source(source_module, alias.name)
+    return sources
 
 
 def _imports(

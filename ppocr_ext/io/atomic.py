@@ -70,8 +70,8 @@ def private_folder(folder: Path) -> Path:
         DataError: it belongs to another user, or is open to others.
     """
     folder.mkdir(mode=0o700, exist_ok=True)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
         raise DataError(
             f"{folder} must be a folder that is yours and closed to others. Fix: remove it, or set TMPDIR.",
             code="unwritable_folder",
@@ -175,10 +175,10 @@ def atomic_folder(path: Path, owned: Sequence[str], *, force: bool = False) -> I
     """
     if path.exists() and not path.is_dir():
         raise DataError(f"{path} is a file. Fix: give the name of a folder.", code="not_a_folder")
-    there = sorted(each.name for each in path.iterdir()) if path.is_dir() else []
-    if there and not force:
+    names = sorted(each.name for each in path.iterdir()) if path.is_dir() else []
+    if names and not force:
         raise DataError(
-            f"{path} is not empty (found {', '.join(there[:3])}{', …' if len(there) > 3 else ''}). Fix: give another "
+            f"{path} is not empty (found {', '.join(names[:3])}{', …' if len(names) > 3 else ''}). Fix: give another "
             f"--output, or --force to replace what an export has written there.",
             code="folder_not_empty",
         )

@@ -51,9 +51,9 @@ def check_size(read: Read, length: int, limit: int = MAX_IMAGE_PIXELS, head: byt
     """
     if length > most_image_bytes(limit):
         raise PixelLimitError(f"has {length:,} bytes, too many for {limit:,} pixels, the limit")
-    if (found := _claimed_size(read, length, read(0, _BLOCK) if head is None else head)) is None:
+    if (size := _claimed_size(read, length, read(0, _BLOCK) if head is None else head)) is None:
         raise ValueError("is truncated, or not an image that OpenCV reads")
-    width, height = found
+    width, height = size
     if width * height > limit:
         raise PixelLimitError(f"has {width * height:,} pixels ({width} × {height}), the limit is {limit:,}")
 

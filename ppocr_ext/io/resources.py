@@ -50,10 +50,10 @@ def find_config(path: str, folder: Path | None = None) -> Path:
         path: as the user wrote it.
         folder: base of a relative path; None: the current folder.
     """
-    given = Path(path)
-    here = given if folder is None else folder / given
-    if not here.exists() and given.parts[:1] == ("configs",):
-        shipped = config_root().joinpath(*given.parts[1:])
+    file = Path(path)
+    here = file if folder is None else folder / file
+    if not here.exists() and file.parts[:1] == ("configs",):
+        shipped = config_root().joinpath(*file.parts[1:])
         if shipped.is_file():
             return shipped
     return here
@@ -79,9 +79,9 @@ def find_dictionary(path: str | Path) -> Path | None:
 
     The wheel of PaddleOCR 2.10 lacks the dictionaries of PP-OCRv5 and v6; sources.json beside them names the source.
     """
-    given = Path(path)
-    shipped = _PACKAGE / "dictionaries" / given.name
-    return shipped if given.parts[:-1] == DICTIONARY_FOLDER and shipped.is_file() else None
+    file = Path(path)
+    shipped = _PACKAGE / "dictionaries" / file.name
+    return shipped if file.parts[:-1] == DICTIONARY_FOLDER and shipped.is_file() else None
 
 
 def shipped_dictionaries() -> dict[str, str]:

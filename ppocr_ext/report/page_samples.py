@@ -246,7 +246,7 @@ class SampleImages:
         for place in (data_dir / folder, folder, data_dir / folder.name, *moved):
             try:
                 if (place / "data.mdb").is_file():
-                    return next((found for found in open_sets(place) if found.path == place), None)
+                    return next((lmdb_set for lmdb_set in open_sets(place) if lmdb_set.path == place), None)
             except (DataError, MissingPackageError) as error:
                 self._error = str(error)
                 break

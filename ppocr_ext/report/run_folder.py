@@ -291,7 +291,7 @@ def _read(folder: Path, name: str) -> RunFolder:
         notes.append(f"samples.json cannot be read: {error}.")
     data_dir = lookup(run.config, "Eval", "dataset", "data_dir")
     others = read_prediction_samples(folder, Path(data_dir) if isinstance(data_dir, str) else None)
-    notes += [f"{found.source}: {found.note}." for found in others if found.note]
+    notes += [f"{sample_set.source}: {sample_set.note}." for sample_set in others if sample_set.note]
     run.samples.extend(others)
     return run
 

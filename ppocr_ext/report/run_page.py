@@ -65,21 +65,23 @@ def predictions(runs: Sequence[RunFolder]) -> str:
     cards = []
     for index, run in enumerate(runs):
         # only the first set of the first two runs is unfolded
-        sets = "".join(_sample_set(found, index < 2 and n == 0) for n, found in enumerate(run.samples))
+        sets = "".join(
+            _sample_set(sample_set, index < 2 and n == 0) for n, sample_set in enumerate(run.samples)
+        )
         if sets:
             cards.append(f'<div class="card" style="margin-bottom:14px">{_heading(runs, index)}{sets}</div>')
     return f"<h2>Predictions</h2>{''.join(cards)}" if cards else ""
 
 
-def _sample_set(found: SampleSet, unfolded: bool) -> str:
-    correct = found.count - found.wrong
-    share = percent(correct / found.count) if found.count else "–"
-    rule = f", {found.rule}" if found.rule else ""
-    long = " long" if any(card.is_long for card in found.cards) else ""
+def _sample_set(samples: SampleSet, unfolded: bool) -> str:
+    correct = samples.count - samples.wrong
+    share = percent(correct / samples.count) if samples.count else "–"
+    rule = f", {samples.rule}" if samples.rule else ""
+    long = " long" if any(card.is_long for card in samples.cards) else ""
     return (
-        f"<details{' open' if unfolded else ''}><summary>{esc(found.source)}: {correct:,} of {found.count:,} correct "
-        f"({share}){esc(rule)}. Shown: errors with the highest confidence, then correct samples with the lowest"
-        f'</summary><div class="samples{long}">{"".join(map(sample_card, found.cards))}</div></details>'
+        f"<details{' open' if unfolded else ''}><summary>{esc(samples.source)}: {correct:,} of {samples.count:,} "
+        f"correct ({share}){esc(rule)}. Shown: errors with the highest confidence, then correct samples with the lowest"
+        f'</summary><div class="samples{long}">{"".join(map(sample_card, samples.cards))}</div></details>'
     )
 
 
@@ -169,22 +171,22 @@ def data(runs: Sequence[RunFolder]) -> str:
     rows = []
     details = []
     for index, run in enumerate(runs):
-        for mode, found in run.preflight.items():
-            if not isinstance(found, dict) or finite_number(found.get("total")) is None:
+        for mode, section in run.preflight.items():
+            if not isinstance(section, dict) or finite_number(section.get("total")) is None:
                 continue
-            counts = found.get("counts")
+            counts = section.get("counts")
             reasons = [f"{plain(n)} {esc(r)}" for r, n in counts.items()] if isinstance(counts, dict) else []
-            numbers = [plain(found.get(key)) for key in ("total", "usable")]
+            numbers = [plain(section.get(key)) for key in ("total", "usable")]
             rows.append([_name(run, index), esc(mode), *numbers, ", ".join(reasons) or "none"])
-            details.append(_skipped(run, str(mode), found))
+            details.append(_skipped(run, str(mode), section))
     if not rows:
         return ""
     listed = table(["run", "section", "samples", "usable", "skipped"], rows, "left")
     return f'<h2>Data</h2><div class="card scroll">{listed}{"".join(details)}</div>'
 
 
-def _skipped(run: RunFolder, mode: str, found: dict[str, Any]) -> str:
-    lines = _dicts(found.get("rejected"))
+def _skipped(run: RunFolder, mode: str, section: dict[str, Any]) -> str:
+    lines = _dicts(section.get("rejected"))
     if not lines:
         return ""
     named = [

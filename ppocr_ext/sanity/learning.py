@@ -173,12 +173,12 @@ def remarks(
     yield from (f"{lesson.head.name}: {lesson.note}" for lesson in lessons if lesson.note)
     failed = list(dict.fromkeys(lesson.head.name for lesson in lessons if not lesson.passed))
     yield f"not learned in {steps} steps: {', '.join(failed)}" if failed else LEARNED
-    for name, found in findings.items():
+    for name, results in findings.items():
         of_head = {lesson.way: lesson for lesson in lessons if lesson.head.name == name}
         # a head that has learned the batch with a rate shows more than the few steps of the test
         faults = [
             each.message
-            for each in found
+            for each in results
             if each.verdict == "fault" and (name in failed or each.code != "learning_rate")
         ]
         if faults:
@@ -186,10 +186,10 @@ def remarks(
             yield f"{name}: {cause}: {faults[0]}"
             yield from (f"{name}: also: {message}" for message in faults[1:])
             continue
-        tested = ", ".join(each.code for each in found if each.verdict == "ok")
+        tested = ", ".join(each.code for each in results if each.verdict == "ok")
         yield f"{name}: {SOUND} ({tested or 'nothing could be tested'})"
         if name in failed:
-            rates = [each.message for each in found if (each.code, each.verdict) == _NO_RATE]
+            rates = [each.message for each in results if (each.code, each.verdict) == _NO_RATE]
             yield f"{name}: {_other_cause(of_head, steps, rates)}"
 
 
@@ -238,8 +238,8 @@ def row(lesson: Lesson) -> tuple[str, ...]:
     last = lesson.points[-1]
     verdict = "learned" if lesson.passed else "loss is not finite" if lesson.broke else "NOT LEARNED"
     loss = f"{plain(first.loss, 3)} -> {plain(last.loss, 3)}"
-    read = f"{last.read} of {len(lesson.readings)}"
-    return lesson.head.name, lesson.way, str(last.step), loss, plain(lesson.chance, 3), read, verdict
+    reading = f"{last.read} of {len(lesson.readings)}"
+    return lesson.head.name, lesson.way, str(last.step), loss, plain(lesson.chance, 3), reading, verdict
 
 
 def picture(lessons: Sequence[Lesson], title: str) -> str:

@@ -16,9 +16,9 @@ def check_options(*checks: tuple[str, bool, object, str]) -> None:
     Raises:
         DataError: ``bad_value``; the message starts with the name of the option.
     """
-    for name, accepted, found, expected in checks:
+    for name, accepted, value, expected in checks:
         if not accepted:
-            raise DataError(f"{name}: wrong value (found {found!r}, expected {expected}).", code="bad_value")
+            raise DataError(f"{name}: wrong value (found {value!r}, expected {expected}).", code="bad_value")
 
 
 def is_whole(value: object, least: int, most: int) -> TypeGuard[int]:

@@ -140,8 +140,8 @@ def check_space(space: Space, config: Config, host: Host) -> None:
     """
 
     def errors(changed: Config, prefix: str = "") -> list[Issue]:
-        found = check_config(changed, host, "train")
-        return [replace(each, message=prefix + each.message) for each in found if each.level == "error"]
+        issues = check_config(changed, host, "train")
+        return [replace(each, message=prefix + each.message) for each in issues if each.level == "error"]
 
     report_issues(errors(config))
     report_issues(

@@ -228,11 +228,11 @@ class CorpusTextGenerator:
         lines = (line for path in texts.files for _, line in _lines(path, "characters of the corpus"))
         every_character = Counter(chain.from_iterable(lines))
         blanks = {character for character in every_character if character.isspace()}
-        found = Counter({c: n for c, n in every_character.items() if c.isprintable() and c not in blanks})
-        wanted = [c for c in sorted(found) if texts.characters is None or c in texts.characters]
-        self.coverage = FontCoverage(fonts, wanted)
-        self._common = {c for c in wanted if self.coverage.mask(c) == self.coverage.mask("")} | blanks
-        used = self._index({c for c in wanted if self.coverage.mask(c)})
+        counts = Counter({c: n for c, n in every_character.items() if c.isprintable() and c not in blanks})
+        candidates = [c for c in sorted(counts) if texts.characters is None or c in texts.characters]
+        self.coverage = FontCoverage(fonts, candidates)
+        self._common = {c for c in candidates if self.coverage.mask(c) == self.coverage.mask("")} | blanks
+        used = self._index({c for c in candidates if self.coverage.mask(c)})
         self._frequent = [character for character, places in self._places.items() if places]
         if not self._starts:
             raise DataError(
@@ -243,7 +243,7 @@ class CorpusTextGenerator:
         self.characters: Sequence[str] = tuple(
             sorted(used - blanks) if texts.characters is None else texts.characters
         )
-        self.notes = [*self.coverage.notes(), *self._notes(found)]
+        self.notes = [*self.coverage.notes(), *self._notes(counts)]
 
     def text(self, rng: SeededRandom) -> str:
         """Return a text that at least one font draws."""
@@ -253,7 +253,7 @@ class CorpusTextGenerator:
             return cut(self._part(rng.randbelow(len(self._starts))), length, rng)
         character = rng.choice(self._frequent)
         text = self._part(rng.choice(self._places[character]))
-        where = [i for i, found in enumerate(text) if found == character]
+        where = [i for i, each in enumerate(text) if each == character]
         return cut(text, length, rng, rng.choice(where))
 
     def _part(self, number: int) -> str:
@@ -303,13 +303,13 @@ class CorpusTextGenerator:
         masks = accumulate((self.coverage.mask(character.strip()) for character in part), operator.and_)
         return next((place for place, mask in enumerate(masks, start) if not mask), stop)
 
-    def _notes(self, found: Counter[str]) -> Iterator[str]:
+    def _notes(self, counts: Counter[str]) -> Iterator[str]:
         permitted = self._texts.characters
-        outside = [c for c, _ in found.most_common() if permitted is not None and c not in permitted]
+        outside = [c for c, _ in counts.most_common() if permitted is not None and c not in permitted]
         causes = {"are not in the dictionary": outside, "are drawn by no font": self.coverage.missing()}
         for what, characters in causes.items():
             if characters:
-                share = sum(found[c] for c in characters) / found.total()
+                share = sum(counts[c] for c in characters) / counts.total()
                 count = f"{len(characters)} characters of the corpus ({share:.2%} of the text)"
                 yield f"{count} {what}; lines are cut there: {shortened(characters, MAX_LISTED, ' ')}"
         if absent := sorted(self._places.keys() - set(self._frequent)):

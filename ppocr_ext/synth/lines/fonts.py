@@ -166,13 +166,13 @@ def _files(place: str) -> list[Path]:
             f"{', '.join(PACKAGES)}).{install}",
             code="missing_file",
         )
-    found = sorted(file for file in folder.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file())
+    files = sorted(file for file in folder.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file())
     if folder != path:
         patterns = PACKAGES.get(place, ("*",))
-        found = [file for file in found if any(fnmatch(file.name, pattern) for pattern in patterns)]
-    if not found:
+        files = [file for file in files if any(fnmatch(file.name, pattern) for pattern in patterns)]
+    if not files:
         raise DataError(f"fonts: {place} has no font ({', '.join(SUFFIXES)}).", code="no_fonts")
-    return found
+    return files
 
 
 def package_folder(name: str) -> Path | None:
@@ -216,14 +216,14 @@ class FontCoverage:
 
     def __init__(self, fonts: Sequence[FontFile], characters: Iterable[str]) -> None:
         self.fonts = tuple(fonts)
-        wanted = dict.fromkeys(character for character in characters if character != " ")
-        simple = [character for character in wanted if not needs_shaping(character)]
+        candidates = dict.fromkeys(character for character in characters if character != " ")
+        simple = [character for character in candidates if not needs_shaping(character)]
         bar = tqdm(self.fonts, desc="fonts", unit="font", leave=False, disable=None, delay=2)
         self.drawn = tuple(drawable(font, simple) for font in bar)
         gc.collect()
         self._masks = {
             character: sum(1 << number for number, drawn in enumerate(self.drawn) if character in drawn)
-            for character in wanted
+            for character in candidates
         }
 
     def mask(self, text: str) -> int:
@@ -280,7 +280,7 @@ def drawable(font: FontFile, characters: Iterable[str]) -> frozenset[str]:
         box_of_absent = face.getbbox(_NO_CHARACTER)
         glyphs = table.getGlyphSet()
         outline_of_absent = _outline(glyphs, _ABSENT)
-        found = set()
+        result = set()
         for character in characters:
             glyph = mapped.get(ord(character), _ABSENT)
             if glyph == _ABSENT or shared[glyph] > _SHARED or ord(character) in misplaced:
@@ -288,8 +288,8 @@ def drawable(font: FontFile, characters: Iterable[str]) -> frozenset[str]:
             left, top, right, bottom = box = face.getbbox(character)
             absent = box == box_of_absent and _outline(glyphs, glyph) == outline_of_absent
             if right > left and bottom > top and not absent:
-                found.add(sys.intern(character))
-        return frozenset(found)
+                result.add(sys.intern(character))
+        return frozenset(result)
 
 
 def _misplaced(mapped: Mapping[int, str]) -> frozenset[int]:
@@ -297,9 +297,9 @@ def _misplaced(mapped: Mapping[int, str]) -> frozenset[int]:
 
     Fonts of mathematical symbols are like this, and the names of their glyphs show it.
     """
-    there = [code for code in range(33, 127) if code in mapped]
-    wrong = frozenset(code for code in there if _names_another(mapped[code], code))
-    letters = [code for code in there if chr(code).isalnum()]
+    codes = [code for code in range(33, 127) if code in mapped]
+    wrong = frozenset(code for code in codes if _names_another(mapped[code], code))
+    letters = [code for code in codes if chr(code).isalnum()]
     if letters and len(wrong.intersection(letters)) > _MISPLACED * len(letters):
         return frozenset(mapped)
     return wrong

@@ -94,16 +94,16 @@ class LineStyle:
         Raises:
             DataError: no photo can be used.
         """
-        given: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
-        for key in _LIMITS.keys() & given.keys():
-            values = given[key] if isinstance(given[key], list | tuple) else [given[key]]
-            given[key] = tuple(values) * (2 if len(values) == 1 else 1)
-        if "photos" in given:
-            given["photos"] = find_photos(str(given["photos"]))
-            given.setdefault("backgrounds", BACKGROUNDS)
-        if isinstance(given.get("backgrounds"), list):
-            given["backgrounds"] = tuple(given["backgrounds"])
-        return cls(**given)
+        arguments: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
+        for key in _LIMITS.keys() & arguments.keys():
+            values = arguments[key] if isinstance(arguments[key], list | tuple) else [arguments[key]]
+            arguments[key] = tuple(values) * (2 if len(values) == 1 else 1)
+        if "photos" in arguments:
+            arguments["photos"] = find_photos(str(arguments["photos"]))
+            arguments.setdefault("backgrounds", BACKGROUNDS)
+        if isinstance(arguments.get("backgrounds"), list):
+            arguments["backgrounds"] = tuple(arguments["backgrounds"])
+        return cls(**arguments)
 
     @property
     def font_sizes(self) -> Range:
@@ -155,15 +155,15 @@ def find_photos(folder: str | Path) -> tuple[str, ...]:
     """
     suffixes = ", ".join(PHOTO_SUFFIXES)
     files = (path for path in Path(folder).rglob("*") if path.suffix.lower() in PHOTO_SUFFIXES)
-    found = sorted(str(path) for path in files if path.is_file())
-    if not found:
+    photos = sorted(str(path) for path in files if path.is_file())
+    if not photos:
         raise DataError(f"photos: the folder {folder} has no image ({suffixes}).", code="no_images")
-    problems = [problem for path in found if (problem := image_issue(path, "header")) is not None]
+    problems = [problem for path in photos if (problem := image_issue(path, "header")) is not None]
     if problems:
         reason, detail = problems[0]
         more = f" and {len(problems) - 1} more" if len(problems) > 1 else ""
         raise DataError(f"photos: {detail}{more}. Fix: take them out of the folder of photos.", code=reason)
-    return tuple(found)
+    return tuple(photos)
 
 
 Color = tuple[float, float, float]  # blue, green, red: levels from 0 to 255

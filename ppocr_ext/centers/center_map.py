@@ -84,12 +84,12 @@ def fonts_for(labels: Sequence[str]) -> Mapping[str, font_manager.FontProperties
 
     The font that draws the most labels is chosen first, then the best one for the other labels, and so on.
     """
-    wanted = {label: {ord(c) for c in label if not c.isspace()} for label in dict.fromkeys(labels)}
+    points_of = {label: {ord(c) for c in label if not c.isspace()} for label in dict.fromkeys(labels)}
     able: dict[str, list[str]] = {}
     for file in _font_files():
         drawn = _drawn_by(file)
-        able[file] = [label for label, points in wanted.items() if points <= drawn]
-        if len(able[file]) == len(wanted):  # no other font can draw more
+        able[file] = [label for label, points in points_of.items() if points <= drawn]
+        if len(able[file]) == len(points_of):  # no other font can draw more
             break
     fonts: dict[str, font_manager.FontProperties] = {}
     while able:

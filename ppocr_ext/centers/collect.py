@@ -174,8 +174,8 @@ def read_correctly(best: np.ndarray, labels: np.ndarray, lengths: np.ndarray) ->
     fits = read & (place < lengths[:, None])
     if not labels.shape[1]:
         return np.asarray(~read.any(axis=1))
-    wanted = np.take_along_axis(labels, place.clip(0, labels.shape[1] - 1), axis=1)
-    wrong = read & (~fits | (best != wanted))
+    expected = np.take_along_axis(labels, place.clip(0, labels.shape[1] - 1), axis=1)
+    wrong = read & (~fits | (best != expected))
     return np.asarray((read.sum(axis=1) == lengths) & ~wrong.any(axis=1))
 
 

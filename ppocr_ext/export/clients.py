@@ -257,8 +257,8 @@ def choose_name(config: Config, sub_model: str | None, charset: Charset, given: 
     Raises:
         ConfigError: the client does not know the name, or would reverse texts without Arabic letters.
     """
-    wanted = [("--model-name", given), *((key, config.at(key, default=None)) for key in _KEYS)]
-    for source, name in wanted:
+    names = [("--model-name", given), *((key, config.at(key, default=None)) for key in _KEYS)]
+    for source, name in names:
         if name:
             _check(str(name), source, charset)
             return str(name)

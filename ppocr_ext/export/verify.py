@@ -169,7 +169,7 @@ class Comparer:
         """Read an image and add the comparison to ``result``; ``expected`` is the output of ``network``."""
         try:
             output = self._reader.read(picture.pixels)
-        except Exception as error:  # whatever an engine or a client raises
+        except Exception as error:  # engines and clients raise any class
             # no text and no probabilities: both differ
             self.check(picture, expected, Output("", np.zeros(0, np.float32)), _failure(error))
         else:
@@ -225,7 +225,7 @@ class Comparer:
             fault = "other probabilities"
             try:
                 difference = distance(expected, engine.probabilities(batch))
-            except Exception as error:  # whatever an engine raises
+            except Exception as error:  # engines raise any class
                 difference = math.inf
                 fault = _failure(error)
             result.largest = max(result.largest, difference)

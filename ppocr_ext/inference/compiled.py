@@ -81,13 +81,13 @@ def graph_key(network: nn.Layer, request: HeadRequest, image_shape: tuple[int | 
         (name, type(layer), {key: value for key, value in vars(layer).items() if _is_option(key, value)})
         for name, layer in network.named_sublayers(include_self=True)
     ]
-    asked = {**vars(request), "branches": sorted(request.branches)}
+    options = {**vars(request), "branches": sorted(request.branches)}
     parts = [
         state_digest(network),
         dict(network.named_buffers()),  # with the buffers that are not persistent, so not in the state
         code_digest(network),
         layers,
-        asked,
+        options,
         image_shape,
         paddle.__version__,
         FORMAT,
@@ -269,9 +269,9 @@ class CompiledNetwork:
         self, images: Tensor, data: Sequence[Tensor] | None = None, request: HeadRequest | None = None
     ) -> Any:
         """Return the outputs of the network, without gradients; see :class:`BaseModel`."""
-        asked = request or getattr(self._network, "eval_request", self._request)
+        needed = request or getattr(self._network, "eval_request", self._request)
         target = self._target(data)
-        fits = asked == self._request and (target is None) == (self._position is None)
+        fits = needed == self._request and (target is None) == (self._position is None)
         with paddle.no_grad():
             if self.engine == NETWORK or self._network.training or not fits:
                 return self._network(images, data, request)

@@ -347,9 +347,9 @@ def captured(call: Callable[[], T], failure: str, code: str) -> T:
         except Exception as error:  # Paddle raises any class
             printed.seek(0)
             lines = printed.read().decode("utf-8", "replace").split("\n")
-            shown = "\n  ".join([line for line in lines if line.strip()][-_SHOWN:])
+            last = "\n  ".join([line for line in lines if line.strip()][-_SHOWN:])
             raise ModelError(
-                f"{failure}: {error_text(error)}{f' It printed:{chr(10)}  {shown}' if shown else ''}",
+                f"{failure}: {error_text(error)}{f' It printed:{chr(10)}  {last}' if last else ''}",
                 code=code,
             ) from error
 

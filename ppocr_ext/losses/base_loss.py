@@ -48,10 +48,10 @@ class LossContext:
         """
         if sub_model not in self.feature_sizes:
             name = "the model" if sub_model is None else sub_model
-            found = ", ".join(filter(None, self.feature_sizes)) or "none"
+            names = ", ".join(filter(None, self.feature_sizes)) or "none"
             raise ModelError(
                 f"Center loss needs a CTCHead, alone or in a MultiHead, but {name} has none (sub-models with one: "
-                f"{found}).",
+                f"{names}).",
                 code="no_ctc_head",
             )
         return self.feature_sizes[sub_model]

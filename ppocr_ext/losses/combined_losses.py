@@ -189,9 +189,9 @@ class MultiLoss(Loss):
         for name, loss in self.losses.items():
             head = MULTI_LOSSES[name]
             if not isinstance(predicts, Mapping) or head not in predicts:
-                found = ", ".join(predicts) if isinstance(predicts, Mapping) else type(predicts).__name__
+                outputs = ", ".join(predicts) if isinstance(predicts, Mapping) else type(predicts).__name__
                 raise ConfigError(
-                    f"MultiLoss: {name} needs the output {head!r} of a MultiHead (found {found}). "
+                    f"MultiLoss: {name} needs the output {head!r} of a MultiHead (found {outputs}). "
                     f"Fix: list its head under Architecture.Head.head_list, or remove {name}.",
                     code="missing_output",
                 )

@@ -4,8 +4,8 @@ Common arguments:
     learning_rate: the rate before any decay.
     epochs: epochs of the run (given by the program).
     step_each_epoch: steps of an epoch (given by the program).
-    warmup_epoch: epochs in which the rate rises evenly from 0; the schedule starts after them, and keeps its
-        length, so that a run of ``epochs`` epochs ends before the schedule does.
+    warmup_epoch: epochs in which the rate rises linearly from 0. The schedule starts after them and keeps its length,
+        so that a run of ``epochs`` epochs ends before the schedule does.
     last_epoch: the last step done, -1 for none.
 """
 
@@ -21,24 +21,24 @@ from ppocr_ext.registry import SCHEDULES
 
 Rate: TypeAlias = lr.LRScheduler | float
 
-# OneCycle starts at max_lr / START and ends at a further END-th of that (PaddleOCR's constants).
+# PaddleOCR's constants: OneCycle starts at max_lr / START and ends at max_lr / START / END
 _ONE_CYCLE_START = 25.0
 _ONE_CYCLE_END = 1e4
 _ONE_CYCLE_RISE = 0.3
-# TwoStepCosine's first cosine, whatever the configuration says.
+# epochs of TwoStepCosine's first cosine; no key changes it
 _TWO_STEP_EPOCHS = 200
 
 
 def _cosine(position: int, length: int) -> float:
-    """Return a value that falls from 1 at position 0 to 0 at ``length``, and rises again."""
+    """Return a value that falls from 1 at position 0 to 0 at ``length``, and then rises again."""
     return (1.0 + math.cos(math.pi * position / length)) / 2.0
 
 
 class CyclicalCosineDecay(lr.LRScheduler):
     """Repeat a cosine from the full rate to 0 every ``cycle`` steps (https://arxiv.org/abs/2012.12645).
 
-    Paddle's CosineAnnealingWarmRestarts gives the same rates, but ``state_dict`` does not contain its position in the
-    cycle: after a resume it starts at the full rate.
+    Paddle's CosineAnnealingWarmRestarts gives the same rates, but its ``state_dict`` lacks the position in the cycle,
+    so it starts at the full rate after a resume.
 
     Args:
         learning_rate: the full rate.
@@ -60,13 +60,13 @@ class CyclicalCosineDecay(lr.LRScheduler):
 class TwoStepCosineDecay(lr.LRScheduler):
     """Follow a cosine over ``first`` steps, then the rest of a cosine over ``second`` steps, as in PaddleOCR.
 
-    Kept for parity: without warm-up the rate stays at 0 once the first cosine has reached it, since each rate is
-    computed from the one before; with warm-up (LinearWarmup steps to a given step) it jumps to the second cosine.
+    Kept for parity: each rate is computed from the previous one, so without warm-up the rate stays at 0 after the first
+    cosine has reached 0. With warm-up (LinearWarmup steps to a given step), it jumps to the second cosine.
 
     Args:
         learning_rate: the full rate.
         first: steps of the first cosine.
-        second: steps of the second, counted from step 0 too.
+        second: steps of the second cosine, also counted from step 0.
         last_epoch: the last step done, -1 for none.
     """
 
@@ -78,7 +78,7 @@ class TwoStepCosineDecay(lr.LRScheduler):
         super().__init__(learning_rate, last_epoch)
 
     def get_lr(self) -> float:
-        """Return the rate of step ``last_epoch``, computed from the rate of the step before."""
+        """Return the rate of step ``last_epoch``, computed from the previous rate."""
         if self.last_epoch == 0:
             return self.base_lr
         length = self._length()
@@ -87,7 +87,7 @@ class TwoStepCosineDecay(lr.LRScheduler):
         return self.last_lr * now / before if before > 0.0 else self.base_lr * now
 
     def _get_closed_form_lr(self) -> float:
-        """Return the rate of step ``last_epoch``; Paddle's ``step(epoch)`` calls it by this name."""
+        """Return the rate of step ``last_epoch``; Paddle's ``step(epoch)`` calls this method."""
         return self.base_lr * _cosine(self.last_epoch, self._length())
 
     def _length(self) -> int:
@@ -106,7 +106,7 @@ def _warmed_up(
 
 @SCHEDULES.register("Const")
 def const(learning_rate: float, step_each_epoch: int, warmup_epoch: float = 0, last_epoch: int = -1) -> Rate:
-    """Keep the same rate: without warm-up a float, no scheduler."""
+    """Keep the same rate; without warm-up it is a float, not a scheduler."""
     return _warmed_up(float(learning_rate), learning_rate, warmup_epoch, step_each_epoch, last_epoch)
 
 
@@ -191,10 +191,10 @@ def piecewise(
     warmup_epoch: float = 0,
     last_epoch: int = -1,
 ) -> Rate:
-    """Use ``values[0]`` until the epoch ``decay_epochs[0]``, then ``values[1]``, …: one value more than epochs.
+    """Use ``values[0]`` until the epoch ``decay_epochs[0]``, then ``values[1]``, and so on.
 
     Raises:
-        ValueError: the number of values is not that of epochs plus one.
+        ValueError: ``values`` does not have one entry more than ``decay_epochs``.
     """
     if len(values) != len(decay_epochs) + 1:
         raise ValueError(
@@ -234,7 +234,7 @@ def one_cycle(
     Args beyond the common ones:
         max_lr: the highest rate.
         anneal_strategy: ``cos`` or ``linear``.
-        three_phase: fall to the first rate in as many steps as the rise, then further.
+        three_phase: fall to the first rate in as many steps as the rise took, then fall further.
     """
     decay = lr.OneCycleLR(
         max_lr,

@@ -164,34 +164,34 @@ def list_images(places: Iterable[str], data_dir: str | Path | None = None) -> Im
     Raises:
         DataError: a folder or label file does not exist, a label file cannot be read, or no place has images.
     """
-    found = ImageList([], [])
+    listed = ImageList([], [])
     empty = []
     for place in places:
-        count = len(found.images)
+        count = len(listed.images)
         path = Path(place)
         if path.is_dir():
-            found.images.extend(images_in(path))
+            listed.images.extend(images_in(path))
         elif path.is_file():
-            _add_file(found, path, data_dir)
+            _add_file(listed, path, data_dir)
         elif glob.has_magic(place):
             for match in sorted(glob.glob(place, recursive=True)):  # noqa: PTH207 - Path.glob takes no absolute one
                 inner = Path(match)
                 if inner.is_dir() or inner.suffix.lower() in SUFFIXES:
-                    found.images.extend(images_in(inner) if inner.is_dir() else [ListedImage(match, inner)])
+                    listed.images.extend(images_in(inner) if inner.is_dir() else [ListedImage(match, inner)])
         elif path.suffix.lower() in SUFFIXES:
-            found.images.append(ListedImage(place, path))  # read_image reports a missing file
+            listed.images.append(ListedImage(place, path))  # read_image reports a missing file
         else:
             raise DataError(
                 f"{place}: no such file or folder. Fix: give an image, a folder, a pattern in quotes, a label file or "
                 f"an LMDB.",
                 code="missing_file",
             )
-        if len(found.images) == count:
-            empty.append(_nothing(place, found.bad_lines))
-    if empty and not found.images:
+        if len(listed.images) == count:
+            empty.append(_nothing(place, listed.bad_lines))
+    if empty and not listed.images:
         raise empty[0]
-    found.bad_lines.extend(map(str, empty))
-    return found
+    listed.bad_lines.extend(map(str, empty))
+    return listed
 
 
 def _nothing(place: str, bad_lines: list[str]) -> DataError:
@@ -289,7 +289,7 @@ class WidthPolicy:
             ConfigError: this class does not support these transforms.
         """
         resizing = [name for name, _ in _of_pixels(config) if name.endswith("ResizeImg")]
-        found = read_preprocessing(config, "Eval")
+        steps = read_preprocessing(config, "Eval")
         for name, path in _of_pixels(config):
             if name not in TRANSFORMS or not TRANSFORMS[name].is_usual:
                 raise _unsupported(config, path, f"{name} changes the pixels")
@@ -298,13 +298,13 @@ class WidthPolicy:
             if decoding.get(key):
                 path = ("Eval", "dataset", "transforms", "DecodeImage", key)
                 raise _unsupported(config, path, "the option is not supported")
-        if found is None or len(resizing) != 1 or len(found.sizes) != 1 or found.fit not in _KINDS:
+        if steps is None or len(resizing) != 1 or len(steps.sizes) != 1 or steps.fit not in _KINDS:
             raise _unsupported(config, ("Eval", "dataset", "transforms"), "no single RecResizeImg is found")
-        if found.normalisation != (HALF,) or found.sizes[0][0] != 3 or found.color is None:
-            reason = f"found {found.color}, {list(found.sizes[0])}, {' then '.join(found.normalisation)}"
-            raise _unsupported(config, found.path, reason)
-        kind = _KINDS[found.fit]
-        return cls(kind, found.sizes[0], "RGB" if found.color == "RGB" else "BGR", _max_width(kind))
+        if steps.normalisation != (HALF,) or steps.sizes[0][0] != 3 or steps.color is None:
+            reason = f"found {steps.color}, {list(steps.sizes[0])}, {' then '.join(steps.normalisation)}"
+            raise _unsupported(config, steps.path, reason)
+        kind = _KINDS[steps.fit]
+        return cls(kind, steps.sizes[0], "RGB" if steps.color == "RGB" else "BGR", _max_width(kind))
 
     @classmethod
     def from_json(cls, content: Any, where: str) -> WidthPolicy:

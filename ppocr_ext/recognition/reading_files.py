@@ -154,12 +154,12 @@ class _FontChoice:
         installed = places or any(package_folder(name) for name in PACKAGES)
         self._missing = set("".join(texts)) - {" "}
         self._drawn: list[tuple[FontFile, frozenset[str]]] = []
-        wanted = sorted(self._missing)
+        characters = sorted(self._missing)
         # the regular face of a family has the shortest name
         named = sorted(find_fonts(places), key=lambda font: len(font.name)) if installed else []
         # fonts of the system are searched last, for the characters that the others do not draw
         for font in chain(named, () if places else system_fonts(self._missing)):
-            drawn = drawable(font, wanted)
+            drawn = drawable(font, characters)
             if not self._drawn or self._missing & drawn:
                 self._drawn.append((font, drawn))
             self._missing -= drawn

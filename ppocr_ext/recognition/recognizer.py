@@ -90,7 +90,7 @@ class Recognizer:
         old_dictionary: str | None = None,
         trust_model: bool = False,
     ) -> None:
-        given = OpenOptions(
+        open_options = OpenOptions(
             engine=engine,
             threads=threads,
             device=device,
@@ -100,7 +100,7 @@ class Recognizer:
             old_dictionary=old_dictionary,
             trust_model=trust_model,
         )
-        self._parts = open_parts(source, given)
+        self._parts = open_parts(source, open_options)
         self.engine = self._parts.engine.name
         self.policy = self._parts.policy
         self.charset = self._parts.charset

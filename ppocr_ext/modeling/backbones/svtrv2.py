@@ -355,12 +355,12 @@ def _check_order(mixer: Sequence[Sequence[str]]) -> None:
 
 
 def _check_end(last: str, last_stage: bool, use_pool: bool, feat2d: bool) -> None:
-    asked = [
+    keys = [
         name for name, on in (("last_stage", last_stage), ("use_pool", use_pool), ("feat2d", feat2d)) if on
     ]
-    if asked and last == CONV:
+    if keys and last == CONV:
         raise ModelError(
-            f"SVTRv2: {asked[0]} needs a network whose last block is Global, not Conv.",
+            f"SVTRv2: {keys[0]} needs a network whose last block is Global, not Conv.",
             code="conflicting_keys",
         )
     if use_pool and feat2d:

@@ -78,8 +78,8 @@ class CTCHead(nn.Layer):
         if request.probabilities:
             scores = F.softmax(scores, axis=-1)
         exported = request.probabilities and not paddle.in_dynamic_mode()
-        wanted = self.return_feats if request.features is None else request.features
-        return (features, scores) if wanted and not exported else scores
+        with_features = self.return_feats if request.features is None else request.features
+        return (features, scores) if with_features and not exported else scores
 
 
 def _classifier(in_features: int, out_features: int, decay: float) -> Linear:
@@ -265,8 +265,8 @@ class MultiHead(nn.Layer):
             ModelError: a bare output is requested, but the head has none of these branches.
         """
         request = request or default_request(self.training)
-        wanted = request.branches & self.branches
-        if not wanted and not request.as_dict:
+        branches = request.branches & self.branches
+        if not branches and not request.as_dict:
             raise ModelError(
                 f"MultiHead: the request needs one of {sorted(request.branches)} (found {sorted(self.branches)}).",
                 code="unknown_branch",
@@ -276,14 +276,14 @@ class MultiHead(nn.Layer):
             features = F.avg_pool2d(images, POOL)
         guide = None if targets is None else targets[1:]
         out: dict[str, Any] = {}
-        if "ctc" in wanted:
+        if "ctc" in branches:
             frames = self.ctc_encoder(features)
             out["ctc"] = self.ctc_head(frames, request=request)
             if request.as_dict:
                 out["ctc_neck"] = frames
-        if "gtc" in wanted:
+        if "gtc" in branches:
             out["gtc"] = self.gtc_head(self.before_gtc(features), guide, request)
-        if "sar" in wanted:
+        if "sar" in branches:
             out["sar"] = call_head(self.sar_head, features, guide, request)
         return out if request.as_dict else next(iter(out.values()))
 

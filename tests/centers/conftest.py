@@ -1,15 +1,16 @@
-"""A PaddleOCR checkout to compare with, which is not the host of these tests."""
-
-from __future__ import annotations
+"""Tiny runs, and a PaddleOCR checkout to compare with, which is not the host of these tests."""
 
 import os
 from pathlib import Path
 
 import pytest
+from tiny_runs import captchas, tiny
+
+__all__ = ["captchas", "tiny"]
 
 
 @pytest.fixture(scope="session")
-def peer() -> Path:
+def peer():
     """The checkout that PADDLEOCR_PEER names, else PADDLEOCR_HOME; without one the test is skipped."""
     named = os.environ.get("PADDLEOCR_PEER") or os.environ.get("PADDLEOCR_HOME")
     if not named or not (Path(named) / "ppocr" / "losses" / "center_loss.py").is_file():

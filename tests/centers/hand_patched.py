@@ -6,8 +6,6 @@ MultiHead recogniser, and writes ``OUT``, a pickle of ``{class id: (center, fram
 evaluation too, and the lines are read in evaluation mode and without gradients.
 """
 
-from __future__ import annotations
-
 import importlib
 import pickle
 import runpy

@@ -1,25 +1,18 @@
 """The map of centers: labels, lines between pairs, fonts."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
-from matplotlib import font_manager
 from matplotlib.figure import Figure
 
-from ppocr_ext.centers import center_map
 from ppocr_ext.centers.center_map import draw_center_map, fonts_for, project
 from ppocr_ext.centers.center_summary import CenterPair
 from ppocr_ext.characters.center_table import CenterTable
 
-DEJAVU = font_manager.findfont("DejaVu Sans")
 DRAWN_BY_NONE = "\U000e0fff"
 
 
 @pytest.fixture
-def figures(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+def figures(monkeypatch):
     """The figures that are saved."""
     saved: list[Figure] = []
     real = Figure.savefig
@@ -42,7 +35,7 @@ def labels_of(figure: Figure) -> list[str]:
     return [text.get_text() for text in figure.axes[0].texts]
 
 
-def test_every_character_is_written_and_pairs_are_joined(figures: list[Figure], tmp_path: Path) -> None:
+def test_every_character_is_written_and_pairs_are_joined(figures, tmp_path):
     table = table_of(["blank", "a", "b", "c", "d"])
     pairs = [CenterPair("a", "c", 1.0, 0.5), CenterPair("b", "c", 1.0, 0.6)]
     draw_center_map(tmp_path / "map.png", table, pairs, "4 character centers")
@@ -61,25 +54,13 @@ def test_every_character_is_written_and_pairs_are_joined(figures: list[Figure], 
     assert (tmp_path / "map.png").read_bytes()[:4] == b"\x89PNG"
 
 
-def test_of_many_characters_those_of_pairs_are_written_and_the_others_are_dots(
-    figures: list[Figure], tmp_path: Path
-) -> None:
-    names = [chr(0x21 + i) for i in range(90)] + [chr(0xC0 + i) for i in range(400)]
-    pairs = [CenterPair(names[488], names[489], 1.0, 0.5)]
-    draw_center_map(tmp_path / "map.png", table_of(["blank", *names]), pairs, "")
-    (figure,) = figures
-    assert labels_of(figure)[:2] == names[488:]
-    assert len(labels_of(figure)) == 400
-    assert len(figure.axes[0].collections[0].get_offsets()) == 90
-
-
 @pytest.mark.parametrize("entry", ["$$", "$x$", "$\\foo$", "_", "\\", "^"])
-def test_an_entry_is_text_and_no_formula(figures: list[Figure], tmp_path: Path, entry: str) -> None:
+def test_an_entry_is_text_and_no_formula(figures, tmp_path, entry):
     draw_center_map(tmp_path / "map.png", table_of(["blank", "a", entry]), [CenterPair("a", entry, 1, 1)], "")
     assert sorted(labels_of(figures[0])) == sorted(["a", entry])
 
 
-def test_what_cannot_be_seen_has_a_label(figures: list[Figure], tmp_path: Path) -> None:
+def test_what_cannot_be_seen_has_a_label(figures, tmp_path):
     names = [" ", "\u3000", "\u200b", "a b", f"ab{DRAWN_BY_NONE}"]
     draw_center_map(tmp_path / "map.png", table_of(["blank", *names]), [], "")
     assert labels_of(figures[0]) == [
@@ -91,27 +72,6 @@ def test_what_cannot_be_seen_has_a_label(figures: list[Figure], tmp_path: Path) 
     ]
 
 
-def test_the_font_that_draws_most_comes_first_and_others_draw_the_rest(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    drawn = {"one.ttf": set("abc"), "two.ttf": set("abcdeé"), "three.ttf": set("fgé")}
-    monkeypatch.setattr(center_map, "_font_files", lambda: list(drawn))
-    monkeypatch.setattr(center_map, "_drawn_by", lambda file: {ord(c) for c in drawn[file]})
-    fonts = fonts_for(["a", "ab", "é", "f", "fg", "af", "?"])
-    assert {label: str(font.get_file()) for label, font in fonts.items()} == {
-        "a": "two.ttf",
-        "ab": "two.ttf",
-        "é": "two.ttf",
-        "f": "three.ttf",
-        "fg": "three.ttf",
-    }
-
-
-def test_a_font_of_placeholders_is_no_font() -> None:
+def test_a_font_of_placeholders_is_no_font():
     assert fonts_for([DRAWN_BY_NONE]) == {}
     assert not any("LastResort" in str(font.get_file()) for font in fonts_for(["未", "末"]).values())
-
-
-def test_no_center_but_the_blank_s_is_an_empty_map(figures: list[Figure], tmp_path: Path) -> None:
-    draw_center_map(tmp_path / "map.png", table_of(["blank"]), [], "")
-    assert labels_of(figures[0]) == []

@@ -4,13 +4,7 @@ import numpy as np
 import pytest
 
 from ppocr_ext.centers import center_summary as module
-from ppocr_ext.centers.center_summary import (
-    CenterPair,
-    CenterSummary,
-    look_alike_distance,
-    look_alike_ratios,
-    nearest_pairs,
-)
+from ppocr_ext.centers.center_summary import look_alike_distance, look_alike_ratios, nearest_pairs
 from ppocr_ext.characters.center_table import CenterTable
 
 
@@ -43,13 +37,6 @@ def test_how_far_look_alikes_lie_apart_in_standard_deviations():
     assert look_alike_ratios(table_of("未末", [[0], [1]]), ["未末"]) == {}  # no variance is known
 
 
-def test_it_is_told_where_there_is_one():
-    assert "nearest one 12.5 (median)" in CenterSummary(2, [], {}, [], 12.5).to_text()
-    assert "look-alikes" not in CenterSummary(2, [], {}, []).to_text()
-    text = CenterSummary(2, [], {}, [], 12.5, {"未": 0.5, "末": 0.5, "土": 2.0}).to_text()
-    assert "12.5, 0.50 standard deviations (median)" in text
-
-
 def test_pairs_are_ranked_by_distance_in_units_of_spread():
     table = table_of("abc", [[0, 0], [3, 0], [3, 4]], counts=[20, 20, 20], variance=[1, 1, 17])
     first, second, third = nearest_pairs(table)
@@ -69,10 +56,6 @@ def test_characters_of_few_frames_have_the_spread_of_the_others():
     assert pairs["a", "b"].ratio == pytest.approx(6.0)
     few = table_of("abc", [[0, 0], [6, 0], [9, 0]], counts=[3, 2, 1], variance=[2, 1.5, 0])
     assert nearest_pairs(few)[0].ratio == pytest.approx(3 / 3**0.5)  # pooled: (3·2 + 2·1.5) / (2 + 1 + 0)
-
-
-def test_without_two_frames_of_a_character_no_spread_is_made_up():
-    assert nearest_pairs(table_of("abc", [[0, 0], [1, 0], [5, 0]])) == []
 
 
 @pytest.mark.parametrize("block", [1, 7, 512])
@@ -100,10 +83,3 @@ def test_the_blank_is_in_no_pair():
         np.array([0, 1, 2]), ("blank", "b", "c"), table.centers, table.counts, table.variance
     )
     assert [(p.first, p.second) for p in nearest_pairs(with_blank)] == [("b", "c")]
-
-
-def test_a_space_is_named():
-    text = CenterSummary(12, [" ", "a", "\u3000"], {" ": 3}, [CenterPair(" ", "o", 1.0, 0.5)]).to_text()
-    assert "without: space a U+3000\n" in text
-    assert "10 frames: space (3)\n" in text
-    assert "  space o  0.50" in text

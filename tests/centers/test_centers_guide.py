@@ -1,7 +1,5 @@
 """The commands of docs/centers.md, as they stand there, on a small student that learns digits and letters."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex
@@ -50,9 +48,7 @@ def draw_lines(folder: Path) -> None:
 
 
 @pytest.mark.e2e
-def test_the_commands_of_the_guide(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_commands_of_the_guide(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     draw_lines(tmp_path / "data")
     student = load([config_path("quickstart/student.yml")]).thaw()["Architecture"]

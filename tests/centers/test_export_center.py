@@ -8,7 +8,7 @@ import numpy as np
 import paddle
 import pytest
 from error_codes import raises_code
-from tiny_runs import captchas, single_head, tiny, tiny_config  # noqa: F401
+from tiny_runs import single_head, tiny_config
 
 from ppocr_ext.centers.collect import (
     CollectOptions,
@@ -16,7 +16,6 @@ from ppocr_ext.centers.collect import (
     config_of_model,
     label_positions,
     remove_partial,
-    require_frames,
     table_of,
 )
 from ppocr_ext.characters.center_table import read_centers
@@ -32,7 +31,7 @@ from ppocr_ext.run.run import Run
 
 
 @pytest.fixture(scope="module")
-def trained(captchas, tmp_path_factory):  # noqa: F811
+def trained(captchas, tmp_path_factory):
     folder = tmp_path_factory.mktemp("trained")
     config = tiny_config(captchas, folder)
     train(config)
@@ -66,7 +65,7 @@ def plain_loop(run, all_lines):
 
 
 @pytest.fixture
-def single(captchas, tmp_path, tiny):  # noqa: F811
+def single(captchas, tmp_path, tiny):
     """A run of one CTC head with two linear layers."""
     config = single_head(tiny("student", **{"Global.epoch_num": 1, "Global.report": False}))
     train(config)
@@ -99,7 +98,7 @@ def test_the_model_is_unchanged_and_two_passes_are_equal(trained):
     assert first.samples == 24
 
 
-def test_aligned_frames_are_of_the_labels_alone(trained, captchas):  # noqa: F811
+def test_aligned_frames_are_of_the_labels_alone(trained, captchas):
     run = built(trained)
     table = table_of(collect(run, CollectOptions(frames="aligned")), run, {})
     labels = [line.split("\t")[1] for line in (captchas / "train_list.txt").read_text().splitlines()]
@@ -169,26 +168,6 @@ def test_a_result_that_cannot_be_written_keeps_what_was_added_up(trained, tmp_pa
     monkeypatch.setattr(module.CenterAccumulator, "add", full)  # no batch is left to add
     assert main([*command, "--resume"]) == 0, capsys.readouterr()
     assert not partial.exists()
-
-
-def test_shares_are_every_nth_batch_and_no_list_of_them():
-    from ppocr_ext.centers.collect import _ShareOfBatches
-
-    class Sampler:
-        given = 0
-
-        def __iter__(self):
-            for first in range(0, 23, 4):
-                Sampler.given += 1
-                yield list(range(first, min(first + 4, 23)))
-
-    share = _ShareOfBatches(Sampler(), None, rank=1, size=2, skip=1)
-    assert len(share) == 2
-    assert [batch[0] for batch in share] == [12, 20] == [batch[0] for batch in share]
-    assert list(_ShareOfBatches(Sampler(), 9, rank=0, size=1, skip=1)) == [[4, 5, 6, 7], [8]]
-    Sampler.given = 0
-    next(iter(share))
-    assert Sampler.given == 4  # those before it, and no more
 
 
 def test_the_command_writes_centers_map_summary_and_pickle(trained, tmp_path, capsys):
@@ -283,19 +262,6 @@ def test_no_file_replaces_another(trained, tmp_path, monkeypatch, capsys, files)
     assert not list(tmp_path.glob("c.*"))
 
 
-def test_no_line_read_correctly_says_what_to_do(trained):
-    run = built(trained)
-    result = collect(run, CollectOptions())
-    result.correct = 0
-    result.counts[1:] = 0
-    choices = [CollectOptions(), CollectOptions(all_lines=True), CollectOptions(frames="aligned")]
-    for options in choices:
-        with pytest.raises(DataError) as error:
-            require_frames(result, options)
-        assert error.value.code == "no_frames" and "24 samples" in str(error.value)
-        assert ("--frames aligned" in str(error.value)) == (options.frames == "argmax")
-
-
 def test_a_pass_that_is_stopped_gives_the_command_that_goes_on(trained, tmp_path, monkeypatch, capsys):
     from ppocr_ext.centers import collect as module
 
@@ -317,7 +283,7 @@ def test_a_pass_that_is_stopped_gives_the_command_that_goes_on(trained, tmp_path
     assert main(words[1:]) == 0
 
 
-def test_the_lines_of_train_are_called_so(trained, tmp_path, captchas, capsys):  # noqa: F811
+def test_the_lines_of_train_are_called_so(trained, tmp_path, captchas, capsys):
     lines = (captchas / "train_list.txt").read_text().splitlines()
     (tmp_path / "train.txt").write_text("\n".join(["no.png\t123", *lines[1:4]]) + "\n")
     bad = {"Train.dataset.label_file_list": [str(tmp_path / "train.txt")]}
@@ -328,3 +294,15 @@ def test_the_lines_of_train_are_called_so(trained, tmp_path, captchas, capsys): 
         (tmp_path / "config.yml").write_text(trained.with_values(values).to_yaml())
         assert main(["export-center", "-c", str(tmp_path / "config.yml")]) == 2
         assert f"error: {place}" in capsys.readouterr().err
+
+
+def test_an_lmdb_gives_the_centers_of_the_files_it_was_made_of(trained, captchas, tmp_path):
+    lists = ["--label-files", str(captchas / "train_list.txt"), "--data-dir", str(captchas)]
+    assert main(["make-lmdb", *lists, "--out", str(tmp_path / "lmdb")]) == 0
+    expected = collect(built(trained), CollectOptions(frames="aligned"))
+    lmdb = {"Train.dataset.name": "LMDBDataSet", "Train.dataset.data_dir": str(tmp_path / "lmdb")}
+    run = built(trained.with_values(lmdb))
+    assert type(run.eval_loader.dataset).__name__ == "LMDBDataSet"
+    found = collect(run, CollectOptions(frames="aligned"))
+    np.testing.assert_array_equal(found.counts, expected.counts)
+    np.testing.assert_allclose(found.sums, expected.sums, rtol=1e-6, atol=1e-6)

@@ -4,8 +4,6 @@
 stay as they are.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import itertools
 import os
@@ -18,12 +16,11 @@ from typing import Any
 import numpy as np
 import paddle
 import pytest
-from tiny_runs import captchas, tiny_config  # noqa: F401
+from tiny_runs import tiny_config
 from waiting import HANG
 
 from ppocr_ext.characters.center_table import CenterTable, read_centers
 from ppocr_ext.cli.main import main
-from ppocr_ext.config import Config
 from ppocr_ext.loop.session import train
 from ppocr_ext.losses import CenterLoss
 from ppocr_ext.modeling.features import FeatureTap
@@ -53,7 +50,7 @@ def run_python(script: str, *arguments: Any, folder: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def read_lines(captchas: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Config, Path]:  # noqa: F811
+def read_lines(captchas, tmp_path_factory):
     """A config and weights that read most of its training lines correctly, and the rest wrongly.
 
     A network of a few steps, with a classifier drawn so that frames differ; the lines say what it reads.
@@ -112,7 +109,7 @@ def reading(best: list[int]) -> list[int]:
     return [c - 1 for c, _ in itertools.groupby(best) if c]
 
 
-def test_centers_are_those_of_the_changed_export(read_lines: tuple[Config, Path], peer: Path) -> None:
+def test_centers_are_those_of_the_changed_export(read_lines, peer):
     config, folder = read_lines
     (folder / "config.yml").write_text(config.to_yaml())
     ours = folder / "centers.npz"
@@ -154,23 +151,6 @@ def module_of(file: Path) -> Any:
     return module
 
 
-@pytest.mark.parametrize("mid_channels", [None, 6])
-def test_the_tap_gives_the_features_of_paddleocr_s_head(peer: Path, mid_channels: int | None) -> None:
-    heads = module_of(peer / "ppocr" / "modeling" / "heads" / "rec_ctc_head.py")
-    both_names = {"return_feats": True, "return_all_feats": True}  # a fork has its own
-    head = heads.CTCHead(8, CLASSES, mid_channels=mid_channels, **both_names)
-    frames = paddle.randn([2, 5, 8])
-    with FeatureTap(paddle.nn.Sequential(head)) as tap, paddle.no_grad():
-        features, logits = head(frames)
-        np.testing.assert_allclose(tap.features.numpy(), features.numpy(), atol=1e-6)
-        np.testing.assert_allclose(tap.logits.numpy(), logits.numpy(), atol=1e-6)
-        head.eval()
-        probabilities = head(frames)
-    expected = paddle.nn.functional.softmax(tap.logits, axis=2)
-    np.testing.assert_allclose(probabilities.numpy(), expected.numpy(), atol=1e-6)
-    np.testing.assert_allclose(tap.features.numpy(), features.numpy(), atol=1e-6)
-
-
 def drawn_table(folder: Path) -> tuple[Path, Path]:
     """Centers of all classes but one, as ``.npz`` and as ``.pkl``."""
     ids = np.delete(np.arange(CLASSES), MISSING)
@@ -187,7 +167,7 @@ def drawn_table(folder: Path) -> tuple[Path, Path]:
     return folder / "centers.npz", folder / "centers.pkl"
 
 
-def test_paddleocr_s_loss_trains_from_our_pickle_as_ours_does(peer: Path, tmp_path: Path) -> None:
+def test_paddleocr_s_loss_trains_from_our_pickle_as_ours_does(peer, tmp_path):
     theirs = module_of(peer / "ppocr" / "losses" / "center_loss.py")
     npz, pkl = drawn_table(tmp_path)
     options = {"num_classes": CLASSES, "feat_dim": DIM}

@@ -1,14 +1,9 @@
 """Which file the weights of a sub-model are taken from, as evaluation takes them."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import paddle
 import pytest
 from error_codes import raises_code
-from tiny_runs import captchas, tiny  # noqa: F401
 
 from ppocr_ext.centers.collect import config_of_model
 from ppocr_ext.errors import WeightsError
@@ -18,7 +13,7 @@ ALL = {"whole": ("Teacher.", "Student."), "student": ("Student.",), "teacher": (
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> dict[str, str]:
+def files(tmp_path):
     """A file of each kind, and the sub-model's ``own``."""
     paths = {}
     for kind, prefixes in {**ALL, "own": ("",), "wrapped": ("_layers.Teacher.",)}.items():
@@ -50,13 +45,7 @@ def files(tmp_path: Path) -> dict[str, str]:
     ],
 )
 def test_the_file_that_is_given_goes_before_the_own_one(
-    tiny,  # noqa: F811
-    files,
-    name,
-    checkpoint,
-    pretrained,
-    own,
-    expected,
+    tiny, files, name, checkpoint, pretrained, own, expected
 ):
     paths = {**files, None: None}
     config = tiny(
@@ -73,7 +62,7 @@ def test_the_file_that_is_given_goes_before_the_own_one(
     assert used == paths[expected]
 
 
-def test_weights_of_the_other_sub_model_are_not_taken_instead(tiny, files):  # noqa: F811
+def test_weights_of_the_other_sub_model_are_not_taken_instead(tiny, files):
     config = tiny("distill", **{"Global.checkpoints": files["student"]})
     with raises_code(
         WeightsError, "missing_weights", files["student"], "Architecture.Models.Teacher.pretrained="
@@ -81,13 +70,13 @@ def test_weights_of_the_other_sub_model_are_not_taken_instead(tiny, files):  # n
         config_of_model(config, "Teacher", "train")
 
 
-def test_a_file_that_is_not_there_is_named(tiny, tmp_path):  # noqa: F811
+def test_a_file_that_is_not_there_is_named(tiny, tmp_path):
     config = tiny("distill", **{"Global.checkpoints": str(tmp_path / "none")})
     with raises_code(WeightsError, "missing_file", str(tmp_path / "none")):
         config_of_model(config, "Teacher", "train")
 
 
-def test_it_is_the_sub_model_that_evaluation_reads(tiny, tmp_path):  # noqa: F811
+def test_it_is_the_sub_model_that_evaluation_reads(tiny, tmp_path):
     config = tiny("distill", **{"PostProcess.model_name": ["Teacher"], "Metric.key": "Teacher"})
     paddle.seed(1)
     state = Run.build(config, "train").model.state_dict()
@@ -110,7 +99,7 @@ def test_it_is_the_sub_model_that_evaluation_reads(tiny, tmp_path):  # noqa: F81
 
 
 @pytest.mark.parametrize(("whole", "kept"), [(None, True), ("whole", False)])
-def test_a_dictionary_goes_with_the_own_file_alone(tiny, files, whole, kept):  # noqa: F811
+def test_a_dictionary_goes_with_the_own_file_alone(tiny, files, whole, kept):
     teacher = "Architecture.Models.Teacher"
     values = {f"{teacher}.pretrained": files["own"], f"{teacher}.pretrained_dict": "old.txt"}
     config = tiny("distill", **values, **({"Global.pretrained_model": files[whole]} if whole else {}))

@@ -1,16 +1,31 @@
+"""Checkpoints: their files, what a resume takes from them, kills in the middle of a save, and which ones stay."""
+
 import json
+import os
 import pickle
+import shutil
+import subprocess
+import sys
 
 import numpy as np
 import paddle
 import pytest
+from error_codes import raises_code
 from paddle.base.layer_helper import LayerHelper
 
 from ppocr_ext.checkpoint import checkpoints, files
 from ppocr_ext.checkpoint.checkpoints import Checkpoint, Position, TrainState, write_checkpoint
-from ppocr_ext.checkpoint.files import read_state
+from ppocr_ext.checkpoint.files import (
+    finish_saves,
+    keep_newest,
+    names_in,
+    read_state,
+    remove_checkpoints,
+    write_temporary,
+)
 from ppocr_ext.checkpoint.optimizer_state import restore_optimizer
-from ppocr_ext.checkpoint.weights import parameter_names, trained_state
+from ppocr_ext.checkpoint.weights import load_weights, parameter_names
+from ppocr_ext.errors import WeightsError
 
 
 def trained(steps=3, seed=0):
@@ -177,17 +192,6 @@ def test_a_save_that_fails_leaves_no_temporary_file(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_frozen_sub_models_are_left_out_unless_asked_for():
-    class Pair(paddle.nn.Layer):
-        def __init__(self):
-            super().__init__()
-            self.Teacher = paddle.nn.Linear(1, 1)
-            self.Student = paddle.nn.Linear(1, 1)
-
-    assert sorted(trained_state(Pair(), frozenset({"Teacher"}))) == ["Student.bias", "Student.weight"]
-    assert len(trained_state(Pair())) == 4
-
-
 @pytest.mark.parametrize("ending", ["", ".pdparams", ".pdopt", ".states"])
 def test_a_checkpoint_is_named_with_or_without_any_of_its_endings(ending):
     assert str(Checkpoint(f"run/best_accuracy{ending}").prefix) == "run/best_accuracy"
@@ -282,3 +286,61 @@ def test_a_run_without_16_bits_goes_on_with_them_and_the_other_way_round(tmp_pat
     restore_optimizer(back_optimizer, Checkpoint(tmp_path / "half"), parameter_names(back), names)
     advance(back, back_optimizer, back_optimizer._learning_rate, 1)
     assert not back_optimizer._master_weights
+
+
+def save_step(prefix, step=1):
+    layer = paddle.nn.Linear(2, 2)
+    optimizer = paddle.optimizer.Momentum(parameters=layer.parameters())
+    layer(paddle.ones([1, 2]) * step).sum().backward()
+    optimizer.step()
+    write_checkpoint(prefix, layer.state_dict(), optimizer, TrainState(Position(0, step, step)))
+    return layer
+
+
+@pytest.mark.parametrize("ending", [".pdparams", ".pdopt"])
+def test_files_of_two_saves_are_refused_by_name(tmp_path, ending):
+    save_step(tmp_path / "latest", 1)
+    save_step(tmp_path / "best_accuracy", 2)
+    latest = Checkpoint(tmp_path / "latest")
+    assert latest.train_state().position.global_step == 1 and latest.optimizer_state()
+    shutil.copy(tmp_path / f"best_accuracy{ending}", latest.file(ending))
+    with raises_code(
+        WeightsError, "mixed_checkpoint", latest.file(ending), "latest.states", "pretrained_model"
+    ):
+        latest.train_state()
+        latest.optimizer_state()
+    assert load_weights(paddle.nn.Linear(2, 2), latest.prefix).matched  # the remedy of the message
+    latest.file(".states").unlink()
+    assert latest.train_state() == TrainState()
+
+
+def test_what_killed_saves_left_goes_and_nothing_else(tmp_path, monkeypatch):
+    save_step(tmp_path / "latest", 1)
+    with monkeypatch.context() as patch:  # killed between the journal and the renames
+        patch.setattr(checkpoints, "finish_journal", lambda prefix: None)
+        save_step(tmp_path / "best_accuracy", 2)
+    write_temporary(tmp_path / "latest.pdparams", b"killed before the journal")
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    (tmp_path / f".run.json.{ended.pid}.tmp").write_text("{")
+    stay = [f".report.html.{os.getpid()}.tmp", ".mine.tmp", "notes.tmp", ".swap.Abcdefgh.tmp", "train.log"]
+    for name in stay:
+        (tmp_path / name).write_text("")
+    finish_saves(tmp_path)
+    weights = [f"{name}{ending}" for name in ("latest", "best_accuracy") for ending in checkpoints.ENDINGS]
+    assert sorted(each.name for each in tmp_path.iterdir()) == sorted([*stay, *weights])
+    assert Checkpoint(tmp_path / "best_accuracy").train_state().position.global_step == 2
+
+
+def test_the_newest_checkpoints_stay(tmp_path):
+    for name in ("latest", "best_accuracy", "mine", *(f"iter_epoch_{epoch}" for epoch in (2, 4, 10, 12))):
+        save_step(tmp_path / name)
+    keep_newest(tmp_path, "latest", 1)
+    assert len(names_in(tmp_path)) == 6
+    keep_newest(tmp_path, "iter_epoch_10", 2)  # a run that went back to epoch 4 will write epoch 12 again
+    assert names_in(tmp_path) == ["latest", "best_accuracy", "iter_epoch_10", "iter_epoch_12", "iter_epoch_4"]
+    assert not list(tmp_path.glob("iter_epoch_2.*"))
+    remove_checkpoints(tmp_path, names_in(tmp_path))
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        f"mine{e}" for e in (".pdopt", ".pdparams", ".states")
+    ]

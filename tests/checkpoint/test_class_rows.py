@@ -1,7 +1,5 @@
 """Weights of PP-OCRv6 medium for the dictionary of tiny: the real dictionaries, and what the network then computes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.checkpoint.weight_match import WeightMatch, carried_rows
+from ppocr_ext.checkpoint.weight_match import carried_rows
 from ppocr_ext.checkpoint.weights import load_weights
 from ppocr_ext.config import load, resolve_charset, with_class_counts
 from ppocr_ext.host import open_host
@@ -36,7 +34,7 @@ def network(config_file: str, dictionary: str) -> tuple[Any, Charset]:
 
 
 @pytest.fixture(scope="module")
-def medium(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Charset, Path]:
+def medium(tmp_path_factory):
     paddle.seed(5)
     model, charset = network("v6_medium.yml", "ppocrv6_dict.txt")
     file = tmp_path_factory.mktemp("weights") / "medium.pdparams"
@@ -45,7 +43,7 @@ def medium(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Charset, Path
 
 
 @pytest.fixture(scope="module")
-def carried(medium: tuple[Any, Charset, Path]) -> tuple[Any, Charset, WeightMatch]:
+def carried(medium):
     _, old, file = medium
     model, charset = network("v6_medium.yml", "ppocrv6_tiny_dict.txt")
     match = load_weights(model, file, charset=charset, old_charset=old)
@@ -59,7 +57,7 @@ def positions(symbols: tuple[str, ...], among: tuple[str, ...]) -> list[int]:
     return [place[symbol] for symbol in symbols]
 
 
-def test_the_counts_are_those_of_the_dictionaries(carried: Any) -> None:
+def test_the_counts_are_those_of_the_dictionaries(carried):
     rows = carried[2].carried
     assert (rows.kept, rows.dropped, rows.new) == (6905, 11804, ())
     assert rows.old.ctc_classes == 18710
@@ -81,7 +79,7 @@ def taught(charset: Charset, text: str) -> list[paddle.Tensor]:
     return [paddle.to_tensor(plain[0]), paddle.to_tensor(row), *map(paddle.to_tensor, plain[1:])]
 
 
-def test_logits_of_kept_characters_are_those_of_the_whole_teacher(medium: Any, carried: Any) -> None:
+def test_logits_of_kept_characters_are_those_of_the_whole_teacher(medium, carried):
     teacher, old, _ = medium
     model, new, _ = carried
     images = paddle.to_tensor(np.random.default_rng(3).standard_normal((1, 3, 48, 320), np.float32))
@@ -99,7 +97,7 @@ def test_logits_of_kept_characters_are_those_of_the_whole_teacher(medium: Any, c
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-6 * np.abs(theirs).max(), err_msg=name)
 
 
-def test_the_rows_of_sar_are_those_of_their_characters() -> None:
+def test_the_rows_of_sar_are_those_of_their_characters():
     """SAR puts its three marks after the characters, and predicts no padding."""
     old, new = Charset(tuple("abc")), Charset(tuple("cxa"))
     rows = np.arange(6, dtype=np.float32)  # a b c <UKN> <BOS/EOS> <PAD>
@@ -118,7 +116,7 @@ def test_the_rows_of_sar_are_those_of_their_characters() -> None:
     assert carried.values[f"{decoder}.prediction.bias"].tolist() == expected[:5]
 
 
-def test_a_layer_of_another_width_is_left_to_the_check_of_shapes() -> None:
+def test_a_layer_of_another_width_is_left_to_the_check_of_shapes():
     values = {"head.fc.weight": np.zeros((4, 3), np.float32)}
     state = {"head.fc.weight": paddle.zeros([6, 3])}
     charset = Charset(tuple("ab"))

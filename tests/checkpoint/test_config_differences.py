@@ -1,7 +1,5 @@
 """Weights of another version of a network are refused with the config keys to change."""
 
-from __future__ import annotations
-
 from itertools import permutations
 from typing import Any
 
@@ -48,7 +46,7 @@ def values(case: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("pair", permutations(OFFICIAL, 2), ids=" ".join)
-def test_the_keys_are_those_in_which_two_official_configs_differ(pair: tuple[str, str]) -> None:
+def test_the_keys_are_those_in_which_two_official_configs_differ(pair):
     said = [line.partition(": ") for line in config_differences(*map(shapes, pair))]
     told = {key.removeprefix("Head.head_list."): text for key, _, text in said}
     assert told.pop("Backbone")
@@ -76,7 +74,7 @@ def tiny(mid_channels: int | None, use_guide: bool, nrtr_dim: int) -> paddle.nn.
     return build_model(config)
 
 
-def test_an_error_names_the_keys_of_another_version(tmp_path: Any) -> None:
+def test_an_error_names_the_keys_of_another_version(tmp_path):
     paddle.save(tiny(80, True, 64).state_dict(), str(tmp_path / "w.pdparams"))
     head = "Head.head_list.CTCHead.Head"
     with raises_code(
@@ -89,7 +87,7 @@ def test_an_error_names_the_keys_of_another_version(tmp_path: Any) -> None:
         load_weights(tiny(None, False, 32), tmp_path / "w")
 
 
-def test_the_keys_of_a_sub_model_begin_with_its_name() -> None:
+def test_the_keys_of_a_sub_model_begin_with_its_name():
     file, model = (
         {f"Student.{name}": shape for name, shape in shapes(case).items()}
         for case in ("PP-OCRv6_small", "PP-OCRv6_medium")
@@ -100,7 +98,7 @@ def test_the_keys_of_a_sub_model_begin_with_its_name() -> None:
     )
 
 
-def test_shapes_of_any_rank_are_compared() -> None:
+def test_shapes_of_any_rank_are_compared():
     model = shapes("PP-OCRv6_small")
     assert config_differences(dict.fromkeys(model, ()), model)
     assert config_differences({}, model) == config_differences(model, model) == []

@@ -1,9 +1,6 @@
 """What a checkpoint holds, and one of its sub-models as a file of its own."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import paddle
@@ -23,7 +20,7 @@ ONE = {"Backbone": TINY["Backbone"], "Head": HEAD}
 
 
 @pytest.fixture(scope="module")
-def several(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+def several(tmp_path_factory):
     """A checkpoint of a teacher and a student, and the model."""
     paddle.seed(2)
     model = build_model({"name": "DistillationModel", "Models": {"Teacher": ONE, "Student": ONE}})
@@ -33,7 +30,7 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     return prefix, model
 
 
-def test_every_entry_is_of_one_part(several: tuple[Path, Any]) -> None:
+def test_every_entry_is_of_one_part(several):
     prefix, model = several
     parts = parts_of(Checkpoint(prefix).weights())
     named = {name for part in parts for name in part.shapes}
@@ -47,7 +44,7 @@ def test_every_entry_is_of_one_part(several: tuple[Path, Any]) -> None:
     assert parts[0].numbers == backbone
 
 
-def test_classes_are_those_of_the_config(several: tuple[Path, Any]) -> None:
+def test_classes_are_those_of_the_config(several):
     found = branch_classes(Checkpoint(several[0]).weights())
     assert found == {
         f"{who} {kind}": n for who in ("Teacher", "Student") for kind, n in (("CTC", 11), ("NRTR", 14))
@@ -58,7 +55,7 @@ def test_classes_are_those_of_the_config(several: tuple[Path, Any]) -> None:
     assert branch_classes({"head.fc.bias": np.zeros(()), "head.other.bias": np.zeros(5)}) == {}
 
 
-def test_the_student_alone_reads_the_same(several: tuple[Path, Any], tmp_path: Path) -> None:
+def test_the_student_alone_reads_the_same(several, tmp_path):
     prefix, model = several
     assert extract(Checkpoint(prefix), "Student", tmp_path / "student") == len(model.Student.state_dict())
     single = build_model(ONE)
@@ -75,9 +72,7 @@ def test_the_student_alone_reads_the_same(several: tuple[Path, Any], tmp_path: P
         extract(Checkpoint(prefix), "Pupil", tmp_path / "pupil")
 
 
-def test_inspect_says_it_also_for_weights_alone(
-    several: tuple[Path, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_inspect_says_it_also_for_weights_alone(several, tmp_path, capsys):
     assert main(["checkpoint", "inspect", str(several[0]), "--names"]) == 0
     printed = capsys.readouterr().out
     for fact in ("Student.head.ctc_head.fc.bias [11]", "Student CTC 11", "acc 0.5", "d" * 64):

@@ -14,7 +14,6 @@ import tarfile
 import threading
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from http.client import HTTPMessage
@@ -88,7 +87,7 @@ class Server:
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
+def server():
     made = Server()
     yield made
     made.http.shutdown()
@@ -96,7 +95,7 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture
-def entry(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OfficialWeights:
+def entry(server, tmp_path, monkeypatch):
     """An entry whose file the server has; its cache folder is empty."""
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
     server.files["/tiny.pdparams"] = CONTENT
@@ -110,7 +109,7 @@ def code_of(entry: OfficialWeights) -> str:
     return error.value.code
 
 
-def test_a_file_is_downloaded_once(entry: OfficialWeights, server: Server) -> None:
+def test_a_file_is_downloaded_once(entry, server):
     assert fetch(entry).read_bytes() == CONTENT
     assert fetch(entry) == entry.file
     assert server.requests == 1
@@ -119,7 +118,7 @@ def test_a_file_is_downloaded_once(entry: OfficialWeights, server: Server) -> No
     assert {each.suffix for each in entry.file.parent.iterdir()} == {".pdparams", ".sha256", ".lock"}
 
 
-def test_a_transfer_that_broke_begins_anew(entry: OfficialWeights, server: Server) -> None:
+def test_a_transfer_that_broke_begins_anew(entry, server):
     server.breaks = [300_000]
     assert code_of(entry) == "download_failed"
     assert {each.suffix for each in entry.file.parent.iterdir()} == {".lock"}
@@ -137,9 +136,7 @@ def test_a_transfer_that_broke_begins_anew(entry: OfficialWeights, server: Serve
     ],
     ids=["page", "empty", "truncated", "a dot at its end"],
 )
-def test_what_is_no_weights_is_not_kept(
-    entry: OfficialWeights, server: Server, came: bytes, fact: str
-) -> None:
+def test_what_is_no_weights_is_not_kept(entry, server, came, fact):
     """The server tells no length, so that a truncated file looks whole."""
     server.files["/tiny.pdparams"], server.with_length = came, False
     with raises_code(WeightsError, "not_weights", entry.address, str(entry.file.parent), fact):
@@ -149,7 +146,7 @@ def test_what_is_no_weights_is_not_kept(
     assert fetch(entry).read_bytes() == CONTENT
 
 
-def test_a_file_put_there_by_hand_is_checked(entry: OfficialWeights) -> None:
+def test_a_file_put_there_by_hand_is_checked(entry):
     entry.file.parent.mkdir(parents=True)
     entry.file.write_bytes(b"<html>Please log in</html>")
     with raises_code(WeightsError, "not_weights", str(entry.file), "<html>"):
@@ -158,9 +155,7 @@ def test_a_file_put_there_by_hand_is_checked(entry: OfficialWeights) -> None:
     assert fetch(entry).read_bytes() == OTHER
 
 
-def test_a_missing_file_and_no_network_name_address_and_folder(
-    entry: OfficialWeights, server: Server
-) -> None:
+def test_a_missing_file_and_no_network_name_address_and_folder(entry, server):
     server.files.clear()
     with raises_code(WeightsError, "download_failed", entry.address, entry.file.parent):
         fetch(entry)
@@ -170,7 +165,7 @@ def test_a_missing_file_and_no_network_name_address_and_folder(
         fetch(entry)
 
 
-def test_a_file_that_differs_from_the_published_digest(entry: OfficialWeights) -> None:
+def test_a_file_that_differs_from_the_published_digest(entry):
     """It is not put into the cache folder: a later version that knows no digest would take it."""
     assert code_of(replace(entry, sha256="0" * 64)) == "digest_mismatch"
     assert not [*entry.file.parent.glob("*.pdparams*"), *entry.file.parent.glob("*.tmp")]
@@ -178,9 +173,7 @@ def test_a_file_that_differs_from_the_published_digest(entry: OfficialWeights) -
     assert code_of(replace(entry, sha256="0" * 64)) == "digest_mismatch"  # of a file that lies there already
 
 
-def test_the_first_file_of_a_name_is_the_right_one_until_it_is_forgotten(
-    entry: OfficialWeights, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_first_file_of_a_name_is_the_right_one_until_it_is_forgotten(entry, monkeypatch, capsys):
     monkeypatch.setitem(table(), entry.name, entry)
     assert main(["weights", "list"]) == 0
     listed = capsys.readouterr().out
@@ -200,9 +193,7 @@ def test_the_first_file_of_a_name_is_the_right_one_until_it_is_forgotten(
 
 
 @pytest.mark.parametrize("with_length", [True, False])
-def test_a_download_has_an_end(
-    entry: OfficialWeights, server: Server, monkeypatch: pytest.MonkeyPatch, with_length: bool
-) -> None:
+def test_a_download_has_an_end(entry, server, monkeypatch, with_length):
     server.with_length = with_length
     monkeypatch.setattr(official_weights, "DOWNLOAD_LIMIT", len(CONTENT) - 1, raising=False)
     with raises_code(WeightsError, "download_failed", f"{len(CONTENT) - 1:,} bytes"):
@@ -212,15 +203,13 @@ def test_a_download_has_an_end(
     assert fetch(entry).read_bytes() == CONTENT
 
 
-def test_a_download_is_at_most_twice_as_long_as_announced(entry: OfficialWeights, server: Server) -> None:
+def test_a_download_is_at_most_twice_as_long_as_announced(entry, server):
     server.with_length, server.announced = False, len(CONTENT) // 3
     with raises_code(WeightsError, "download_failed", f"{2 * (len(CONTENT) // 3):,} bytes"):
         fetch(entry)
 
 
-def test_a_user_without_a_home_is_told_what_to_set(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_user_without_a_home_is_told_what_to_set(monkeypatch, capsys):
     def nobody(number: int) -> None:
         raise KeyError(number)
 
@@ -233,7 +222,7 @@ def test_a_user_without_a_home_is_told_what_to_set(
 
 
 @pytest.mark.parametrize("target", ["http://example.org/x.pdparams", "ftp://127.0.0.1/x.pdparams"])
-def test_only_https_is_followed(entry: OfficialWeights, server: Server, target: str) -> None:
+def test_only_https_is_followed(entry, server, target):
     assert code_of(replace(entry, address=target)) == "insecure_address"
     server.redirects["/moved"] = target
     assert code_of(replace(entry, address=f"{server.address}/moved")) == "insecure_address"
@@ -249,7 +238,7 @@ def test_only_https_is_followed(entry: OfficialWeights, server: Server, target: 
         ("http://127.0.0.1/a", "http://127.0.0.1@example.org/b", False),
     ],
 )
-def test_a_redirect_never_leaves_https(start: str, target: str, allowed: bool) -> None:
+def test_a_redirect_never_leaves_https(start, target, allowed):
     handler, request = official_weights._SafeRedirects(), urllib.request.Request(start)
     with nullcontext() if allowed else raises_code(WeightsError, "insecure_address", target):
         followed = handler.redirect_request(request, io.BytesIO(), 302, "Found", HTTPMessage(), target)
@@ -276,7 +265,7 @@ def archive_of(entry: OfficialWeights, server: Server) -> OfficialWeights:
 
 
 @pytest.mark.parametrize("name", ["weights", "./weights"])
-def test_a_file_of_a_tar_is_found_by_its_path(entry: OfficialWeights, server: Server, name: str) -> None:
+def test_a_file_of_a_tar_is_found_by_its_path(entry, server, name):
     tar_of(server, **{"folder/weights": b"1", name: CONTENT})
     assert fetch(archive_of(entry, server)).read_bytes() == CONTENT
     assert {each.suffix for each in entry.file.parent.iterdir()} == {".pdparams", ".sha256", ".lock"}
@@ -285,12 +274,7 @@ def test_a_file_of_a_tar_is_found_by_its_path(entry: OfficialWeights, server: Se
 @pytest.mark.parametrize(
     "members", [{"weights": None}, {"other": b"1"}, {"weights": CONTENT}], ids=["link", "missing", "large"]
 )
-def test_a_tar_without_the_file(
-    entry: OfficialWeights,
-    server: Server,
-    members: dict[str, bytes | None],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_tar_without_the_file(entry, server, members, monkeypatch):
     monkeypatch.setattr(official_weights, "MEMBER_LIMIT", len(CONTENT) - 1)
     tar_of(server, **members)
     assert code_of(archive_of(entry, server)) == "bad_archive"
@@ -302,16 +286,14 @@ def test_a_tar_without_the_file(
     [lambda tar: CONTENT, gzip.compress, lambda tar: tar[:700_000]],
     ids=["no tar", "compressed", "cut off at its source"],
 )
-def test_a_download_that_is_no_plain_tar(
-    entry: OfficialWeights, server: Server, pack: Callable[[bytes], bytes]
-) -> None:
+def test_a_download_that_is_no_plain_tar(entry, server, pack):
     """A compressed one could unpack to any size."""
     tar_of(server, weights=CONTENT)
     server.files["/x.tar"] = pack(server.files["/x.tar"])
     assert code_of(archive_of(entry, server)) == "bad_archive"
 
 
-def test_processes_that_ask_at_once_download_once(entry: OfficialWeights, server: Server) -> None:
+def test_processes_that_ask_at_once_download_once(entry, server):
     """The first one downloads while the other is there already, and the other one then finds the file."""
     context = multiprocessing.get_context("spawn")  # a fork beside the server's threads may hang
     waits = context.Queue()
@@ -343,7 +325,7 @@ def fetch_and_tell(entry: OfficialWeights, said: multiprocessing.Queue[str]) -> 
     said.put(hashlib.sha256(fetch(entry).read_bytes()).hexdigest())
 
 
-def test_a_folder_that_others_fill(entry: OfficialWeights) -> None:
+def test_a_folder_that_others_fill(entry):
     """Whoever may only read the cache folder still gets the weights, and their digest is checked."""
     fetch(entry)
     lock = entry.file.with_suffix(".lock")
@@ -354,22 +336,13 @@ def test_a_folder_that_others_fill(entry: OfficialWeights) -> None:
     assert code_of(entry) == "digest_mismatch"
 
 
-def test_a_cache_folder_that_cannot_be_made(
-    entry: OfficialWeights, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cache_folder_that_cannot_be_made(entry, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "file"))
     assert code_of(entry) == "cache_folder"
 
 
-def test_a_name_that_is_not_there_names_the_nearest() -> None:
-    with raises_code(WeightsError, "unknown_weights", "'PP-OCRv6_tiny_rec'"):
-        official("PP-OCRv6_tinny_rec")
-
-
-def test_a_file_of_the_user_goes_first(
-    entry: OfficialWeights, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_of_the_user_goes_first(entry, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert official_file("my/best_accuracy") is None
     monkeypatch.setitem(table(), entry.name, entry)
@@ -383,7 +356,7 @@ def test_a_file_of_the_user_goes_first(
     assert official_file("PP-OCRv6_tiny_rec") is None
 
 
-def test_the_table_is_whole() -> None:
+def test_the_table_is_whole():
     assert len(table()) == 35
     for entry in table().values():
         assert urllib.parse.urlsplit(entry.address).scheme == "https" and entry.address.endswith(entry.kind)
@@ -391,11 +364,7 @@ def test_the_table_is_whole() -> None:
         assert (entry.kind == "tar") == (entry.member is not None)
         assert entry.classes > 90 and "ctc" in entry.branches
     unknown = {name: entry.classes for name, entry in table().items() if entry.dictionary is None}
-    assert unknown == {
-        "PP-OCRv6_medium_rec": 18714,
-        "PP-OCRv6_small_rec": 18714,
-        "PP-OCRv6_tiny_rec": 7180,
-    }
+    assert unknown == {"PP-OCRv6_medium_rec": 18714, "PP-OCRv6_small_rec": 18714, "PP-OCRv6_tiny_rec": 7180}
 
 
 def served(
@@ -410,9 +379,7 @@ def served(
     monkeypatch.setitem(table(), entry.name, entry)
 
 
-def test_weights_are_loaded_by_name(
-    entry: OfficialWeights, server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_weights_are_loaded_by_name(entry, server, monkeypatch, tmp_path):
     """A checkpoint of that name is the downloaded file; a misspelt name is answered with the right one."""
     import paddle
 
@@ -423,9 +390,7 @@ def test_weights_are_loaded_by_name(
         Checkpoint("PP-OCRv6_tinny_rec").weights()
 
 
-def test_weights_of_another_size_or_dictionary_say_what_they_are(
-    entry: OfficialWeights, server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_weights_of_another_size_or_dictionary_say_what_they_are(entry, server, monkeypatch, tmp_path):
     import paddle
 
     from ppocr_ext.checkpoint.weights import load_weights
@@ -450,9 +415,7 @@ def test_weights_of_another_size_or_dictionary_say_what_they_are(
         ("mine/model.safetensors", "give the .pdparams"),
     ],
 )
-def test_safetensors_are_refused(
-    path: str, fact: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_safetensors_are_refused(path, fact, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     file = Path(path.partition("/")[0], "model.safetensors")
     file.parent.mkdir()

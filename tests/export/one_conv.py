@@ -1,7 +1,5 @@
 """A recogniser of one convolution, small enough to be exported in a second, and one export of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +7,12 @@ import paddle
 import paddle.nn.functional as F
 import pytest
 from paddle import nn
+from saved_runs import NoState
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.checkpoints import Position, TrainState, write_checkpoint
 from ppocr_ext.config import Config
-from ppocr_ext.export.exporter import ExportedModel, export_recogniser
+from ppocr_ext.export.exporter import export_recogniser
 from ppocr_ext.modeling import build_model
 from ppocr_ext.registry import BACKBONES
 from ppocr_ext.run.recogniser import TrainedRecogniser
@@ -92,22 +91,17 @@ def recogniser_of(folder: Path, resize: dict[str, Any] | None = None, **head: An
     )  # or all classes are almost equally probable
     best = {"acc": 0.75, "norm_edit_dis": 0.9, "fps": 1.0}
     state = TrainState(Position(epoch=3), best, charset_digest=charset.digest)
-    write_checkpoint(folder / "best_accuracy", network.state_dict(), _NoState(), state)
+    write_checkpoint(folder / "best_accuracy", network.state_dict(), NoState(), state)
     return TrainedRecogniser(config, charset, network, None, folder / "best_accuracy.pdparams", "cpu")
 
 
-class _NoState:
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> TrainedRecogniser:
+def trained(tmp_path_factory):
     return recogniser_of(tmp_path_factory.mktemp("trained"))
 
 
 @pytest.fixture(scope="session")
-def exported(trained: TrainedRecogniser, tmp_path_factory: pytest.TempPathFactory) -> ExportedModel:
+def exported(trained, tmp_path_factory):
     """Everything that an export writes; not to be changed."""
     output = tmp_path_factory.mktemp("exported") / "model"
     return export_recogniser(trained.config, trained, output)

@@ -1,7 +1,5 @@
 """The guide shows the lines that an export writes into its model card."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -17,7 +15,7 @@ BLOCK = re.compile(r"^```(?:python|bash)\n(.*?)\n```$", re.MULTILINE | re.DOTALL
 
 
 @pytest.mark.parametrize("page", PAGES, ids=str)
-def test_the_guide_shows_the_lines_of_a_card(page: Path) -> None:
+def test_the_guide_shows_the_lines_of_a_card(page):
     section = page.read_text(encoding="utf-8").partition("<!-- client lines -->")[2]
     shown = BLOCK.findall(section.partition("<!-- end of client lines -->")[0])
     folder, name, policy = "model", "ch_SVTRv2_rec", WidthPolicy("pad", (3, 48, 320))
@@ -35,6 +33,6 @@ def test_the_guide_shows_the_lines_of_a_card(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=str)
-def test_the_guide_lists_the_names_of_the_client(page: Path) -> None:
+def test_the_guide_lists_the_names_of_the_client(page):
     details = page.read_text(encoding="utf-8").partition("<details>")[2].partition("</details>")[0]
     assert sorted(re.findall(r"`(\S+_rec\w*)`", details)) == sorted(CLIENT_NAMES)

@@ -1,9 +1,6 @@
 """The dictionary as each client reads it: charset.txt, inference.yml, the metadata of ONNX; names of models."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import pytest
 import yaml
@@ -27,7 +24,7 @@ AWKWARD = (
 
 
 @pytest.mark.parametrize("use_space", [False, True])
-def test_paddleocr_2_reads_charset_txt_as_the_dictionary(use_space: bool, tmp_path: Path) -> None:
+def test_paddleocr_2_reads_charset_txt_as_the_dictionary(use_space, tmp_path):
     charset = Charset((*AWKWARD, " ") if use_space else AWKWARD, use_space)
     write_charset(tmp_path / "charset.txt", charset, len(charset.characters) + 1)
     # independent of ours: as PaddleOCR 2.10 reads a dictionary
@@ -35,7 +32,7 @@ def test_paddleocr_2_reads_charset_txt_as_the_dictionary(use_space: bool, tmp_pa
     assert tuple(lines) == charset.characters
 
 
-def test_a_line_break_or_another_number_of_classes_is_refused(tmp_path: Path) -> None:
+def test_a_line_break_or_another_number_of_classes_is_refused(tmp_path):
     with raises_code(ModelError, "class_mismatch", 12, 3):
         write_charset(tmp_path / "charset.txt", Charset(("a", "b")), 12)
     for broken in (("a", "b\n"), ("a\r", "b")):
@@ -43,7 +40,7 @@ def test_a_line_break_or_another_number_of_classes_is_refused(tmp_path: Path) ->
             write_charset(tmp_path / "charset.txt", Charset(broken), 3)
 
 
-def test_the_client_reads_every_character_from_inference_yml(tmp_path: Path) -> None:
+def test_the_client_reads_every_character_from_inference_yml(tmp_path):
     file = tmp_path / "inference.yml"
     write_inference_yml(file, "ch_SVTRv2_rec", (3, 48, 320), "RGB", AWKWARD)
     content = yaml.safe_load(file.read_text(encoding="utf-8"))
@@ -56,7 +53,7 @@ def test_the_client_reads_every_character_from_inference_yml(tmp_path: Path) -> 
     assert operators[1]["RecResizeImg"]["image_shape"] == [3, 48, 320]
 
 
-def test_rapidocr_splits_the_metadata_into_the_dictionary() -> None:
+def test_rapidocr_splits_the_metadata_into_the_dictionary():
     characters = (*'0a"未 é😀', "two letters", " ")
     metadata = onnx_metadata(Charset(characters), POLICY)
     assert tuple(metadata["character"].splitlines()) == characters
@@ -64,7 +61,7 @@ def test_rapidocr_splits_the_metadata_into_the_dictionary() -> None:
 
 
 @pytest.mark.parametrize("breaks", ["\u2028", "\u0085", "\x0b", ""])
-def test_a_dictionary_that_rapidocr_would_shift_is_refused(breaks: str) -> None:
+def test_a_dictionary_that_rapidocr_would_shift_is_refused(breaks):
     assert "\n".join(("a", "b", breaks)).splitlines() != ["a", "b", breaks]
     with raises_code(CharsetError, "bad_dictionary", f"U+{ord(breaks):04X}" if breaks else "empty"):
         onnx_metadata(Charset(("a", "b", breaks)), POLICY)
@@ -92,22 +89,22 @@ def config_of(backbone: str = "SVTRv2", **settings: object) -> Config:
         (config_of(model_name="PP-OCRv3_mobile_rec", pdx_model_name="ch_RepSVTR_rec"), "ch_RepSVTR_rec"),
     ],
 )
-def test_the_name_is_of_the_config_or_of_its_family(config: Config, name: str) -> None:
+def test_the_name_is_of_the_config_or_of_its_family(config, name):
     assert choose_name(config, None, LATIN) == name
 
 
-def test_a_sub_model_has_the_name_of_its_own_backbone() -> None:
+def test_a_sub_model_has_the_name_of_its_own_backbone():
     models = {"Teacher": {"Backbone": {"name": "SVTRv2"}}, "Student": {"Backbone": {"name": "RepSVTR"}}}
     assert choose_name(Config({"Architecture": {"Models": models}}), "Student", LATIN) == "ch_RepSVTR_rec"
 
 
-def test_every_shipped_family_has_a_name_that_the_client_knows() -> None:
+def test_every_shipped_family_has_a_name_that_the_client_knows():
     assert len(set(CLIENT_NAMES)) == 34
     backbones = "SVTRv2 RepSVTR MobileNetV1Enhance PPLCNetV3 PPHGNet_small PPHGNetV2_B4 SVTRNet PPLCNetV4"
     assert {choose_name(config_of(each), None, LATIN) for each in backbones.split()} <= set(CLIENT_NAMES)
 
 
-def test_a_name_that_the_client_would_refuse_or_misuse_is_refused() -> None:
+def test_a_name_that_the_client_would_refuse_or_misuse_is_refused():
     with raises_code(ConfigError, "unknown_model_name", "--model-name", "ch_SVTRv2_rec"):
         choose_name(config_of(), None, LATIN, "ch_SVTR_rec")
     with raises_code(ConfigError, "unknown_model_name", "Global.pdx_model_name", "PP-OCRv6_mobile_rec"):

@@ -1,14 +1,10 @@
 """An exported folder: its files, what they say, and the lines of code in its card."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import io
 import json
-from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import cv2
@@ -20,21 +16,12 @@ from one_conv import CHARACTERS, SHAPE
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.export import clients, exporter
 from ppocr_ext.export.card import recommended
-from ppocr_ext.export.exporter import (
-    FILES,
-    ExportedModel,
-    accuracy_by_policy,
-    export_recogniser,
-    policy_of_width,
-)
+from ppocr_ext.export.exporter import FILES, accuracy_by_policy, export_recogniser, policy_of_width
 from ppocr_ext.inference.comparison import drawn_images
-from ppocr_ext.inference.formats import FORMATS, Format, write_onnx
-from ppocr_ext.inference.runners import ONNX, NetworkEngine, open_onnxruntime
-from ppocr_ext.recognition import opening
+from ppocr_ext.inference.runners import NetworkEngine
 from ppocr_ext.recognition.ctc_text import read
 from ppocr_ext.recognition.images import WidthPolicy
 from ppocr_ext.recognition.opening import RecognizerParts
-from ppocr_ext.recognition.recognizer import Recognizer
 from ppocr_ext.run.recogniser import TrainedRecogniser
 
 PAD = WidthPolicy("pad", SHAPE)
@@ -48,7 +35,7 @@ def text_of(trained: TrainedRecogniser, policy: WidthPolicy, image: np.ndarray) 
     return reading.text, reading.confidence
 
 
-def test_model_json_says_what_is_there(exported: ExportedModel, trained: TrainedRecogniser) -> None:
+def test_model_json_says_what_is_there(exported, trained):
     content = json.loads((exported.folder / "model.json").read_text(encoding="utf-8"))
     assert set(exported.sizes) == set(FILES) == {file.name for file in exported.folder.iterdir()}
     for name, facts in content["files"].items():
@@ -65,9 +52,7 @@ def test_model_json_says_what_is_there(exported: ExportedModel, trained: Trained
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: f"{policy.kind}-{policy.color}")
-def test_the_lines_for_onnx_runtime_read_what_the_network_reads(
-    exported: ExportedModel, trained: TrainedRecogniser, policy: WidthPolicy, tmp_path: Path
-) -> None:
+def test_the_lines_for_onnx_runtime_read_what_the_network_reads(exported, trained, policy, tmp_path):
     for number, image in enumerate(drawn_images(trained.charset.characters, SHAPE[1])):
         file = tmp_path / f"{number}.png"
         cv2.imwrite(str(file), image)
@@ -80,7 +65,7 @@ def test_the_lines_for_onnx_runtime_read_what_the_network_reads(
         assert float(confidence) == pytest.approx(expected[1], abs=1e-4)
 
 
-def test_only_a_squash_model_is_given_an_input_shape() -> None:
+def test_only_a_squash_model_is_given_an_input_shape():
     for policy in POLICIES:
         squashes = policy.kind == "squash"
         assert ("--input_shape 3 32 64" in clients.shell_command("out", "ch_SVTRv2_rec", policy)) == squashes
@@ -90,9 +75,7 @@ def test_only_a_squash_model_is_given_an_input_shape() -> None:
     assert "'my out'" in clients.shell_command("my out", "ch_SVTRv2_rec", PAD)
 
 
-def test_onnx_alone_and_the_accuracy_of_each_policy(
-    trained: TrainedRecogniser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_onnx_alone_and_the_accuracy_of_each_policy(trained, tmp_path, monkeypatch):
     images = drawn_images(trained.charset.characters, SHAPE[1])
     rows = []
     for number, image in enumerate(images):
@@ -111,12 +94,12 @@ def test_onnx_alone_and_the_accuracy_of_each_policy(
     assert "PaddleOCR 3.7, shell" not in (output / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_policy_of_the_training_wins_among_equals() -> None:
+def test_the_policy_of_the_training_wins_among_equals():
     assert recommended({"pad": 0.5, "squash": 0.75, "widen": 0.75}, "widen") == "widen"
     assert recommended({"pad": 0.5, "squash": 0.75, "widen": 0.75}, "pad") == "squash"
 
 
-def test_a_width_is_accepted_where_it_makes_sense(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_width_is_accepted_where_it_makes_sense(caplog):
     assert policy_of_width(POLICIES[2], None) == POLICIES[2]
     assert policy_of_width(POLICIES[1], 64) == POLICIES[1] and not caplog.records
     with raises_code(ConfigError, "bad_width", "--width 100", "--width 64"):
@@ -125,9 +108,7 @@ def test_a_width_is_accepted_where_it_makes_sense(caplog: pytest.LogCaptureFixtu
     assert len(caplog.records) == 1
 
 
-def test_nothing_is_left_of_an_export_that_fails(
-    trained: TrainedRecogniser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_left_of_an_export_that_fails(trained, tmp_path, monkeypatch):
     def fail(*args: Any) -> None:
         raise ConfigError("no", code="bad_value")
 
@@ -137,44 +118,10 @@ def test_nothing_is_left_of_an_export_that_fails(
     assert [*tmp_path.rglob("*.*")] == []
 
 
-def test_a_fixed_width_is_not_judged_as_widened(trained: TrainedRecogniser, tmp_path: Path) -> None:
+def test_a_fixed_width_is_not_judged_as_widened(trained, tmp_path):
     image = drawn_images(trained.charset.characters, SHAPE[1])[0]
     cv2.imwrite(str(tmp_path / "a.png"), image)
     (tmp_path / "list.txt").write_text("a.png\tx\n", encoding="utf-8")
     parts = RecognizerParts(NetworkEngine(trained.network), PAD, trained.charset)
     found = accuracy_by_policy(parts, tmp_path / "list.txt", 64)
     assert found == {"pad": 0.0, "squash": 0.0}
-
-
-def test_a_new_form_is_a_function_that_writes_it_and_a_row(
-    trained: TrainedRecogniser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def write(folder: Path, metadata: Mapping[str, str]) -> None:
-        write_onnx(folder, metadata)
-        (folder / "model.own").write_bytes((folder / ONNX).read_bytes())
-
-    row = Format(
-        files={"model.own": "the model"},
-        packages=(),
-        library="onnxruntime",
-        install="",
-        write=write,
-        openers={"model.own": open_onnxruntime},
-    )
-    monkeypatch.setitem(FORMATS, "own", row)
-    # what is made of the table when the modules are imported
-    monkeypatch.setattr(exporter, "FILES", ("model.own", *FILES))
-    monkeypatch.setattr(opening, "ENGINES", ("network", *FORMATS))
-    found = export_recogniser(trained.config, trained, tmp_path / "model", format="own")
-    assert [row.name for row in found.comparisons] == [
-        "model.own",
-        "inference.json, oneDNN",
-        "inference.json, no oneDNN",
-        ONNX,
-    ]
-    assert "model.own" in found.sizes and ONNX not in found.sizes
-    policy = WidthPolicy("pad", SHAPE)
-    image = drawn_images(trained.charset.characters, SHAPE[1])[1]
-    (reading,) = Recognizer(found.folder, engine="own").read(image)
-    text, confidence = text_of(trained, policy, image)
-    assert reading.text == text and reading.confidence == pytest.approx(confidence, abs=1e-4)

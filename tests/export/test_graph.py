@@ -1,12 +1,9 @@
 """The exported graph computes what the network computes: once softmaxed, for every batch and width."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +17,7 @@ from tiny_runs import TINY
 
 from ppocr_ext.errors import MissingPackageError, ModelError, PPOCRExtError
 from ppocr_ext.export import exporter
-from ppocr_ext.export.exporter import ExportedModel, compare_files, onnx_metadata
+from ppocr_ext.export.exporter import compare_files, onnx_metadata
 from ppocr_ext.export.verify import Picture
 from ppocr_ext.inference import runners
 from ppocr_ext.inference.formats import FORMATS, ExportedEngine, write_onnx
@@ -29,7 +26,6 @@ from ppocr_ext.inference.runners import NetworkEngine
 from ppocr_ext.modeling import build_model
 from ppocr_ext.recognition.images import WidthPolicy
 from ppocr_ext.recognition.opening import RecognizerParts
-from ppocr_ext.run.recogniser import TrainedRecogniser
 
 
 def images(count: int, width: int) -> np.ndarray:
@@ -50,24 +46,20 @@ def softmax_of_logits(network: paddle.nn.Layer, batch: np.ndarray) -> np.ndarray
 
 @pytest.mark.parametrize("form", [partial(ExportedEngine, "paddle"), partial(ExportedEngine, "onnx")])
 @pytest.mark.parametrize(("count", "width"), [(1, 64), (3, 64), (2, 200), (1, 41)])
-def test_probabilities_are_the_softmax_of_the_logits(
-    exported: ExportedModel, trained: TrainedRecogniser, form: Any, count: int, width: int
-) -> None:
+def test_probabilities_are_the_softmax_of_the_logits(exported, trained, form, count, width):
     batch = images(count, width)
     expected = softmax_of_logits(trained.network, batch)
     assert expected.max(axis=-1).mean() > 0.3  # a second softmax would show
     np.testing.assert_allclose(form(exported.folder).probabilities(batch), expected, atol=1e-5)
 
 
-def test_branches_are_folded_and_the_network_keeps_its_own(
-    trained: TrainedRecogniser, exported: ExportedModel
-) -> None:
+def test_branches_are_folded_and_the_network_keeps_its_own(trained, exported):
     parameters = sum(int(np.prod(p.shape)) for p in trained.network.parameters())
     assert exported.description.parameters == parameters - 24 * 24 - 24
     assert hasattr(trained.network.backbone.branches, "two")
 
 
-def test_features_for_center_loss_change_nothing(tmp_path: Path, trained: TrainedRecogniser) -> None:
+def test_features_for_center_loss_change_nothing(tmp_path, trained):
     (folder := tmp_path / "graph").mkdir()
     other = recogniser_of(tmp_path, return_feats=True)
     other.network.return_all_feats = True
@@ -86,7 +78,7 @@ class FixedBackbone(paddle.nn.Layer):
         return self.inner(x) + paddle.zeros([1, 24, 1, 24])
 
 
-def test_a_network_of_one_width_asks_for_it_and_its_graph_takes_no_other(tmp_path: Path) -> None:
+def test_a_network_of_one_width_asks_for_it_and_its_graph_takes_no_other(tmp_path):
     network = recogniser_of(tmp_path).network
     network.backbone = FixedBackbone(network.backbone)
     # as many frames as channels: with `squeeze` in the neck, oneDNN would mix them up
@@ -111,7 +103,7 @@ class SoftmaxTwice(paddle.nn.Layer):
         return paddle.nn.functional.softmax(self.inner(x), axis=-1)
 
 
-def test_a_head_that_applies_the_softmax_twice_is_refused(tmp_path: Path) -> None:
+def test_a_head_that_applies_the_softmax_twice_is_refused(tmp_path):
     network = recogniser_of(tmp_path).network
     network.head = SoftmaxTwice(network.head)
     network.eval()
@@ -119,14 +111,14 @@ def test_a_head_that_applies_the_softmax_twice_is_refused(tmp_path: Path) -> Non
         write_reader(network, tmp_path, SHAPE)
 
 
-def test_weights_that_are_not_finite_are_refused(tmp_path: Path) -> None:
+def test_weights_that_are_not_finite_are_refused(tmp_path):
     network = recogniser_of(tmp_path).network
     network.head.fc.bias.set_value(network.head.fc.bias * float("nan"))
     with raises_code(ModelError, "not_finite"):
         write_reader(network, tmp_path, SHAPE)
 
 
-def test_what_cannot_be_compiled_is_an_error_with_what_was_printed(tmp_path: Path, capfd: Any) -> None:
+def test_what_cannot_be_compiled_is_an_error_with_what_was_printed(tmp_path, capfd):
     network = recogniser_of(tmp_path).network
     network.backbone = NotCompiled(network.backbone)
     with raises_code(ModelError, "not_compiled", "from C++"):
@@ -147,9 +139,7 @@ class NotCompiled(paddle.nn.Layer):
 
 
 @pytest.mark.parametrize("damage", [lambda weights: b"", lambda weights: bytes(len(weights))])
-def test_damaged_weights_are_found_before_anything_is_published(
-    exported: ExportedModel, trained: TrainedRecogniser, tmp_path: Path, damage: Any
-) -> None:
+def test_damaged_weights_are_found_before_anything_is_published(exported, trained, tmp_path, damage):
     """The converter writes a file from truncated weights, and says nothing."""
     graph, weights = "inference.json", "inference.pdiparams"
     for name in (graph, "inference.yml"):
@@ -172,9 +162,7 @@ PICTURES = [
 POLICY = WidthPolicy("pad", SHAPE)
 
 
-def test_a_form_that_cannot_be_run_is_an_error_with_its_name(
-    exported: ExportedModel, trained: TrainedRecogniser, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_form_that_cannot_be_run_is_an_error_with_its_name(exported, trained, monkeypatch):
     class Failing:
         name = "failing"
 
@@ -188,9 +176,7 @@ def test_a_form_that_cannot_be_run_is_an_error_with_its_name(
         compare_files(exported.folder, parts, PICTURES, any_width=True)
 
 
-def test_onnx_has_opset_17_the_dictionary_and_no_constant_that_nothing_reads(
-    exported: ExportedModel, trained: TrainedRecogniser
-) -> None:
+def test_onnx_has_opset_17_the_dictionary_and_no_constant_that_nothing_reads(exported, trained):
     model = onnx.load(exported.folder / "inference.onnx")
     assert model.opset_import[0].version == 17
     (entry,) = [each for each in model.metadata_props if each.key == "character"]
@@ -200,7 +186,7 @@ def test_onnx_has_opset_17_the_dictionary_and_no_constant_that_nothing_reads(
     assert constants and set(constants) <= read
 
 
-def test_a_missing_converter_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_converter_names_the_extra(monkeypatch):
     monkeypatch.setattr(runners, "find_spec", lambda name: None if name == "paddle2onnx" else name)
     with raises_code(MissingPackageError, "missing_package", "paddle2onnx", "ppocr-ext[onnx]"):
         FORMATS["onnx"].require_packages()
@@ -218,9 +204,7 @@ subprocess.Popen.__init__ = watched
 """
 
 
-def test_paddles_converter_gets_no_chance_to_install_packages(
-    exported: ExportedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_paddles_converter_gets_no_chance_to_install_packages(exported, tmp_path, monkeypatch):
     monkeypatch.delenv("POLYGRAPHY_AUTOINSTALL_DEPS", raising=False)
     (tmp_path / "sitecustomize.py").write_text(WATCH)  # Python imports it when the converter's process starts
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
@@ -233,7 +217,7 @@ def test_paddles_converter_gets_no_chance_to_install_packages(
 
 
 @pytest.mark.e2e
-def test_a_foldable_network_of_ours_is_exported(tmp_path: Path) -> None:
+def test_a_foldable_network_of_ours_is_exported(tmp_path):
     head = {**TINY["Head"], "out_channels_list": {"CTCLabelDecode": 11, "NRTRLabelDecode": 14}}
     network = build_model({"Backbone": {"name": "RepSVTR"}, "Head": head})
     network.eval()

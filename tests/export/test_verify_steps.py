@@ -1,7 +1,5 @@
 """A client with one wrong step differs from the network, whatever it does wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -87,13 +85,13 @@ def rgb(image: np.ndarray) -> np.ndarray:
 OTHER = replace(CHARSET, characters=(*CHARSET.characters[1:], CHARSET.characters[0]))
 
 
-def test_the_images_are_coloured_and_of_mixed_width() -> None:
+def test_the_images_are_coloured_and_of_mixed_width():
     widths = {RIGHT.policy.widths(*image.shape[:2])[1] for image in IMAGES}
     assert len(widths) >= 3 and WIDTH in widths
     assert all((image[:, :, 0] != image[:, :, 2]).any() for image in IMAGES)
 
 
-def test_a_client_without_a_fault_is_equal() -> None:
+def test_a_client_without_a_fault_is_equal():
     result = compared(Client())
     assert result.agrees() and not result.different and result.images == len(IMAGES)
 
@@ -119,14 +117,14 @@ def test_a_client_without_a_fault_is_equal() -> None:
         ),
     ],
 )
-def test_a_wrong_step_is_found_at_the_first_image_that_shows_it(client: Client, fact: str) -> None:
+def test_a_wrong_step_is_found_at_the_first_image_that_shows_it(client, fact):
     result = compared(client)
     assert not result.agrees() and result.images == len(IMAGES)
     (fault,) = result.faults
     assert fault.startswith("image ") and fact in fault
 
 
-def test_a_client_that_fails_is_named_and_the_image_is_read_wrongly() -> None:
+def test_a_client_that_fails_is_named_and_the_image_is_read_wrongly():
     def fail(image: np.ndarray) -> np.ndarray:
         raise ValueError("no such colour")
 

@@ -1,7 +1,5 @@
 """Engines give the network's probabilities, from several threads too, and say what is wrong with a file."""
 
-import threading
-
 import numpy as np
 import onnx
 import paddle
@@ -94,24 +92,6 @@ def test_all_give_the_same_at_any_batch_and_width(network, folder):
         assert np.allclose(expected.sum(axis=2), 1)
         for engine in others:
             assert np.abs(engine.probabilities(images) - expected).max() < 1e-5, engine.name
-
-
-def test_threads_do_not_mix_their_batches(network, folder):
-    images = np.random.default_rng(2).normal(0, 1, (4, 1, 3, 16, 64)).astype(np.float32)
-    for engine in all_engines(network, folder):
-        expected = [engine.probabilities(batch) for batch in images]
-        found = {}
-
-        def read(number, engine=engine, found=found):
-            found[number] = [engine.probabilities(images[number]) for _ in range(10)]
-
-        threads = [threading.Thread(target=read, args=(number,)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        for number in range(4):
-            assert all(np.array_equal(each, expected[number]) for each in found[number]), engine.name
 
 
 def test_a_network_that_returns_its_features_too_is_read_by_its_probabilities(network):

@@ -1,10 +1,7 @@
 """The folder of compiled networks: complete or missing, one for several processes, bounded, not needed."""
 
-from __future__ import annotations
-
 import os
 import sys
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -32,7 +29,7 @@ class Columns(paddle.nn.Layer):
 
 
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def root(tmp_path, monkeypatch):
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
     return tmp_path / "cache" / "engines"
 
@@ -46,7 +43,7 @@ def use(key: str, text: str = "graph") -> str:
         return (folder / "file").read_text()
 
 
-def test_a_folder_is_written_once_and_only_whole(root: Path) -> None:
+def test_a_folder_is_written_once_and_only_whole(root):
     def fail(folder: Path) -> None:
         write(folder, "half")
         raise KeyboardInterrupt
@@ -59,7 +56,7 @@ def test_a_folder_is_written_once_and_only_whole(root: Path) -> None:
     assert use("a", "third") == "third"
 
 
-def test_of_two_processes_that_write_the_same_one_stays_and_both_read(root: Path) -> None:
+def test_of_two_processes_that_write_the_same_one_stays_and_both_read(root):
     def slow(folder: Path) -> None:
         write(folder, "slow")
         assert use("a", "fast") == "fast"  # another process, meanwhile
@@ -70,7 +67,7 @@ def test_of_two_processes_that_write_the_same_one_stays_and_both_read(root: Path
     assert [each.name for each in root.iterdir()] == ["a"]
 
 
-def test_the_folders_that_were_not_used_for_longest_go(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folders_that_were_not_used_for_longest_go(root, monkeypatch):
     for age, key in ((30, "a"), (20, "b"), (10, "c")):
         use(key, "12345")
         before = (root / key).stat().st_mtime - age
@@ -83,19 +80,7 @@ def test_the_folders_that_were_not_used_for_longest_go(root: Path, monkeypatch: 
     assert sorted(each.name for each in root.iterdir()) == ["a", "c", "d"]
 
 
-def test_the_limit_holds_too_when_a_file_is_added_to_a_folder(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(compiled, "LIMIT", 16)
-    for key in ("a", "b"):
-        use(key, "12345")
-        os.utime(root / key, (0, 0))
-    with cached_folder("a", write) as folder:
-        (folder / "converted").write_text("1234567")
-    assert [each.name for each in root.iterdir()] == ["a"]
-
-
-def test_without_a_folder_to_write_to_a_graph_is_of_this_process(root: Path) -> None:
+def test_without_a_folder_to_write_to_a_graph_is_of_this_process(root):
     root.parent.write_text("a file")
     with cached_folder("a", write) as folder:
         assert (folder / "file").read_text() == "graph"
@@ -103,7 +88,7 @@ def test_without_a_folder_to_write_to_a_graph_is_of_this_process(root: Path) -> 
 
 
 @pytest.fixture
-def key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+def key(tmp_path, monkeypatch):
     """The key of a network of a plugin whose source is ``text``, built anew as by another process."""
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
@@ -118,9 +103,7 @@ def key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     return build
 
 
-def test_the_key_follows_from_all_that_a_network_computes_with(
-    key: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_key_follows_from_all_that_a_network_computes_with(key, tmp_path, monkeypatch):
     same = key()
     assert key() == same
     others = [
@@ -135,7 +118,7 @@ def test_the_key_follows_from_all_that_a_network_computes_with(
     assert len({same, *others}) == 6
 
 
-def test_a_graph_of_another_user_is_not_opened(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_graph_of_another_user_is_not_opened(root, monkeypatch):
     assert use("a", "theirs") == "theirs"
     with monkeypatch.context() as patch:
         patch.setattr(compiled.os, "getuid", lambda: root.stat().st_uid + 1)

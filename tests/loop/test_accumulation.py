@@ -1,6 +1,5 @@
 """Several batches for one step of the optimizer: the weights of the joined batch, whole groups, stops, bad values."""
 
-import json
 import signal
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +9,7 @@ import paddle
 import pytest
 from error_codes import raises_code
 from faults import Plant, nan_loss
+from tiny_runs import ONE_BRANCH, metrics
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.errors import WeightsError
@@ -54,16 +54,10 @@ def without_batch_norm(tiny, tmp_path, monkeypatch):
             "student",
             **{
                 "Global.save_model_dir": str(tmp_path / name),
-                "Global.plugins": ["processes_parts"],
+                **ONE_BRANCH,
                 "Global.dry_step": False,
                 "Global.epoch_num": 3,
                 "Global.eval_batch_step": [0, 100],
-                "Architecture.Backbone": {"name": "Columns", "width": 16},
-                "Architecture.Head": {
-                    "name": "MultiHead",
-                    "head_list": [{"CTCHead": {"Neck": {"name": "reshape"}, "Head": {}}}],
-                },
-                "Loss": {"name": "MultiLoss", "loss_config_list": [{"CTCLoss": {}}]},
                 "Optimizer": {**MOMENTUM, "clip_norm_global": 1.0},
                 "Train.loader.batch_size_per_card": batch,
                 "Train.loader.drop_last": False,
@@ -159,22 +153,10 @@ def test_groups_of_unequal_batches_have_the_gradient_of_the_joined_batch(monkeyp
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12, err_msg=str(sizes))
 
 
-def test_batches_of_the_usual_size_keep_their_loss():
-    group = Group(2, {}, usual=64)
-    group.begin_batch(ends_epoch=False)
-    assert [group.weight(64), group.mean_factor()] == [1.0, 1.0]
-    alone = Group(1, {}, usual=64)  # without accumulation every batch does
-    alone.begin_batch(ends_epoch=False)
-    assert [alone.weight(3), alone.mean_factor()] == [1.0, 1.0]
-
-
 @pytest.mark.e2e
 def test_a_group_is_a_step_of_the_joined_batch(without_batch_norm):
     """24 samples: batches of 7, 7, 7, 3 in groups of two are batches of 14 and 10; of 9, 9, 6 they are 18 and 6."""
-    for small, joined, whole in (
-        (7, 14, [False, True, False, True]),
-        (9, 18, [False, True, True]),
-    ):
+    for small, joined, whole in ((7, 14, [False, True, False, True]), (9, 18, [False, True, True])):
         grouped, plain = Steps(), Steps()
         train(without_batch_norm(f"grouped{small}", small, **{"Global.accumulate": 2}), hooks=[grouped])
         train(without_batch_norm(f"plain{small}", joined), hooks=[plain])
@@ -213,8 +195,7 @@ def test_a_stop_inside_a_group_waits_for_its_end_and_the_run_is_resumed_exactly(
         np.testing.assert_array_equal(ours.weights()[name], value, err_msg=name)
     state = theirs.train_state()
     assert state.hooks["Ema"]["updates"] == theirs.optimizer_state()["LR_Scheduler"]["last_epoch"] == 4
-    lines = [json.loads(text) for text in (tmp_path / "whole" / "metrics.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in lines if "grad_norm" in line] == [2, 3, 5, 6]
+    assert [line["step"] for line in metrics(tmp_path / "whole") if "grad_norm" in line] == [2, 3, 5, 6]
 
 
 @pytest.mark.e2e

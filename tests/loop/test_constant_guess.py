@@ -61,14 +61,6 @@ def test_no_blank_gives_less_than_the_guess(labels, frames):
     assert ctc_guess(found) == pytest.approx(min(map(mean, np.linspace(0.001, 0.999, 500))), abs=3e-3)
 
 
-def test_of_equally_frequent_characters_no_distribution_at_all_gives_less():
-    found = lines([[1], [2], [1, 2], [2, 1]], 4, 3)
-    grid = np.linspace(0.02, 0.96, 24)
-    every = [np.array([b, p, 1 - b - p]) for b in grid for p in grid if b + p < 0.99]
-    best = min(constant_losses(found, each).mean() for each in every)
-    assert best - 0.02 < ctc_guess(found) < best + 1e-3
-
-
 def random_labels(count, least, most, classes):
     draw = np.random.default_rng(0)
     return [list(draw.integers(1, classes, draw.integers(least, most + 1))) for _ in range(count)]

@@ -8,7 +8,6 @@ from error_codes import raises_code
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.errors import ConfigError
-from ppocr_ext.issues import InvalidConfigError
 from ppocr_ext.loop.events import EvalDone, Position
 from ppocr_ext.loop.hooks.early_stop import EarlyStop
 from ppocr_ext.loop.session import train
@@ -59,24 +58,3 @@ def test_a_run_that_gets_no_better_finishes_and_goes_on_only_if_told(tiny, tmp_p
     assert json.loads((run / "run.json").read_text()) == record
     outcome = train(tiny("student", **again, **{"Global.early_stop.patience": 3}))
     assert (outcome.status, outcome.position.global_step) == ("finished", 4)  # it has gone on counting
-
-
-@pytest.mark.parametrize(
-    ("changes", "code"),
-    [
-        ({"Global.early_stop": 3}, "bad_value"),
-        ({"Global.early_stop": {"patience": 0}}, "bad_value"),
-        ({"Global.early_stop": {"min_delta": 0.1}}, "bad_value"),
-        ({"Global.early_stop": {"patience": 2, "min_delta": "0.1"}}, "quoted_value"),
-        ({"Global.early_stop": {"patience": 2, "delta": 0.1}}, "unknown_key"),
-        ({"Global.early_stop": {"patience": 2}, "Eval": None}, "missing_section"),
-    ],
-)
-def test_settings_that_cannot_be_meant_are_errors(tiny, changes, code):
-    config = tiny("student")
-    if "Eval" in changes:
-        plain = config.thaw()
-        del plain["Eval"]
-        config, changes = type(config)(plain, "test"), {k: v for k, v in changes.items() if k != "Eval"}
-    with raises_code(InvalidConfigError, code, "early_stop"):
-        train(config.with_values(changes))

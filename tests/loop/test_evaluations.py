@@ -74,8 +74,7 @@ def assert_same_weights(one, other):
 
 
 @pytest.mark.parametrize(
-    ("accuracies", "best"),
-    [((0.9, 0.5, 0.6), 0), ((0.4, 0.7, 0.6), 4), ((0.5, 0.5, 0.5), 6)],
+    ("accuracies", "best"), [((0.9, 0.5, 0.6), 0), ((0.4, 0.7, 0.6), 4), ((0.5, 0.5, 0.5), 6)]
 )
 def test_the_best_checkpoint_is_the_best_of_all_evaluations(fine_tuned, tmp_path, weights, accuracies, best):
     run, planned = tmp_path / "run", Planned(*accuracies)

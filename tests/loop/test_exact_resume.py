@@ -1,7 +1,5 @@
 """A run that is stopped in mid-epoch and resumed is bit-identical to the unbroken one, whatever it draws."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import signal
@@ -40,9 +38,7 @@ def content(folder: Path) -> dict[str, Any]:
 
 @pytest.mark.e2e
 @pytest.mark.parametrize(("kind", "stop"), [("student", 5), ("distill", 2)])
-def test_a_resumed_run_is_bit_identical_to_the_unbroken_one(
-    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, stop: int
-) -> None:
+def test_a_resumed_run_is_bit_identical_to_the_unbroken_one(tiny, tmp_path, monkeypatch, kind, stop):
     """The resumed one loads its samples in two more processes; a window of four steps is stopped in its midst."""
     monkeypatch.setattr(compiled_models, "LEAST_SAMPLES", 1)  # the teacher is compiled, as in a long run
 

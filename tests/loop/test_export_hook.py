@@ -1,7 +1,5 @@
 """A run exports its best checkpoint at its end if the config asks for it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +7,7 @@ from typing import Any
 import pytest
 
 from ppocr_ext import Recognizer
-from ppocr_ext.errors import MissingPackageError, ModelError, PPOCRExtError
+from ppocr_ext.errors import MissingPackageError, ModelError
 from ppocr_ext.loop.events import Outcome
 from ppocr_ext.loop.hooks import export_hook
 from ppocr_ext.loop.hooks.export_hook import ExportHook
@@ -17,9 +15,7 @@ from ppocr_ext.loop.session import train
 
 
 @pytest.mark.e2e
-def test_the_folder_of_paddleocr_holds_a_model_that_reads_what_the_run_reads(
-    tiny: Any, captchas: Path
-) -> None:
+def test_the_folder_of_paddleocr_holds_a_model_that_reads_what_the_run_reads(tiny, captchas):
     config = tiny("distill", **{"Global.uniform_output_enabled": True, "Global.epoch_num": 1})
     outcome = train(config)
     assert outcome.status == "finished"
@@ -35,16 +31,14 @@ def test_the_folder_of_paddleocr_holds_a_model_that_reads_what_the_run_reads(
 
 
 @pytest.fixture
-def hook(tmp_path: Path) -> ExportHook:
+def hook(tmp_path):
     (tmp_path / "latest.pdparams").write_bytes(b"")
     started = ExportHook()
     started.on_start(SimpleNamespace(folder=tmp_path, options=SimpleNamespace(host_path=None)), None)  # type: ignore[arg-type]
     return started
 
 
-def test_an_export_that_fails_does_not_fail_the_run(
-    hook: ExportHook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_export_that_fails_does_not_fail_the_run(hook, tmp_path, monkeypatch, caplog):
     def fail(*args: Any) -> None:
         raise ModelError("no", code="not_compiled")
 
@@ -63,14 +57,8 @@ def test_an_export_that_fails_does_not_fail_the_run(
     ],
 )
 def test_only_a_finished_run_is_exported_and_without_the_converter_in_paddles_form(
-    error: PPOCRExtError,
-    missing: list[str],
-    level: str,
-    hook: ExportHook,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+    error, missing, level, hook, tmp_path, monkeypatch, caplog
+):
     caplog.set_level("INFO", "ppocr_ext")
     calls: list[Any] = []
     monkeypatch.setattr(export_hook, "recogniser_config", lambda folder, options: options)

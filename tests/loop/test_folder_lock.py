@@ -120,13 +120,7 @@ def test_a_run_is_not_replaced_unless_told(folders):
 
 def test_a_run_is_not_continued_in_the_folder_of_another(folders):
     first, other = folders / "first", config(checkpoints=f"{folders}/second/latest")
-    with raises_code(
-        ConfigError,
-        "folder_holds_run",
-        first,
-        f"--resume {folders}/second",
-        "--overwrite",
-    ):
+    with raises_code(ConfigError, "folder_holds_run", first, f"--resume {folders}/second", "--overwrite"):
         check_folder(first, other, None, False)
     assert check_folder(first, other, None, True) == ["latest", "best_accuracy"]
     assert check_folder(folders / "failed", other, None, False) == []

@@ -80,26 +80,6 @@ def test_a_launcher_that_fails_is_an_error_with_its_last_lines(plain, tmp_path, 
         launch.start_processes(config, 2, ["train"])
 
 
-def test_a_second_launcher_leaves_the_first_ones_logs(plain, tmp_path, monkeypatch):
-    write_text(tmp_path / "paddle" / "__init__.py", "raise RuntimeError('no launcher here')")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    config = config_of(tmp_path, f"Global: {{save_model_dir: {tmp_path / 'run'}}}")
-    follow, refused = launch._follow, []
-
-    def start_again(launcher, log):  # before process 0 has the lock of the run folder
-        log.write_text("of the first")
-        with raises_code(ConfigError, "folder_in_use", os.getpid()):
-            launch.start_processes(config, 2, ["train"])
-        refused.append(log.read_text())
-        return follow(launcher, log)
-
-    monkeypatch.setattr(launch, "_follow", start_again)
-    launch.start_processes(config, 2, ["train"])
-    assert refused == ["of the first"]
-    files = {file.name for file in (tmp_path / "run" / launch.MESSAGES).iterdir()}
-    assert files == {"launcher.log", "workerlog.0"}
-
-
 def test_a_launcher_that_another_training_refuses_leaves_nothing(plain, tmp_path):
     folder = tmp_path / "run"
     config = config_of(tmp_path, f"Global: {{save_model_dir: {folder}}}")

@@ -6,6 +6,7 @@ import numpy as np
 import paddle
 import pytest
 from faults import Plant, infinite_pixel, nan_loss, nan_weights, times_1e19
+from tiny_runs import metrics
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.cli.main import main
@@ -109,7 +110,7 @@ def test_a_skipped_step_changes_nothing_and_the_run_goes_on(tiny, tmp_path):
         assert_equal(states.weights[bad], states.weights[bad - 1])  # BatchNorm's statistics too
         assert_equal(states.moments[bad], states.moments[bad - 1])
     assert states.rates[3][0] < states.rates[1][0]  # the schedule went on
-    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    lines = metrics(tmp_path / "run")
     assert [line["step"] for line in lines if line.get("skipped")] == [2, 5]
 
 

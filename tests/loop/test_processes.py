@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from one_of_two import Rows
-from tiny_runs import ONE_BRANCH
-from waiting import HANG, wait_for
+from tiny_runs import ONE_BRANCH, metrics
+from waiting import finish, launch_two, wait_for
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.checkpoint.files import read_state
@@ -28,31 +28,6 @@ SCRIPT = HERE / "one_of_two.py"
 TRAIN = HERE.parents[1] / "tools" / "train.py"
 STILL = ("RecAug", "RecConAug")  # transforms that draw
 pytestmark = pytest.mark.e2e
-
-
-def launch(folder, *arguments):
-    folder.mkdir(exist_ok=True)
-    path = os.pathsep.join([str(HERE), str(HERE.parents[1])])
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
-    command = [sys.executable, "-m", "paddle.distributed.launch", "--nproc_per_node", "2", "--log_dir", "log"]
-    return subprocess.Popen(
-        [*command, *map(str, arguments)],
-        cwd=folder,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def finish(process):
-    try:
-        said, _ = process.communicate(timeout=HANG)
-    except subprocess.TimeoutExpired:
-        process.terminate()
-        said, _ = process.communicate()
-        pytest.fail(f"still running after {HANG} s:\n{said}")
-    return said
 
 
 @pytest.fixture
@@ -94,17 +69,18 @@ def trained(tmp_path, name):
     return first
 
 
-def run_all(tmp_path, jobs):
-    write_text(tmp_path / "jobs.json", json.dumps(jobs))
-    process = launch(tmp_path / "launched", SCRIPT, tmp_path / "jobs.json")
-    said = finish(process)
-    assert process.returncode == 0, said
-    return said
+def launch(tmp_path):
+    path = os.pathsep.join([str(HERE), str(HERE.parents[1])])
+    return launch_two(tmp_path / "launched", SCRIPT, tmp_path / "jobs.json", PYTHONPATH=path)
 
 
 def steps(folder, kind):
-    lines = [json.loads(text) for text in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [line["step"] for line in lines if line["kind"] == kind]
+    return [line["step"] for line in metrics(folder, kind)]
+
+
+def run_all(tmp_path, jobs):
+    write_text(tmp_path / "jobs.json", json.dumps(jobs))
+    return finish(launch(tmp_path), 0)
 
 
 def test_two_processes_train_together(tiny, two, tmp_path, monkeypatch):
@@ -181,8 +157,7 @@ def test_two_processes_train_together(tiny, two, tmp_path, monkeypatch):
 
     # a value that is bad in process 1 alone, without a gradient: both skip the step
     trained(tmp_path, "skips")
-    lines = [json.loads(text) for text in (tmp_path / "skips" / "metrics.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in lines if line.get("skipped")] == [2]
+    assert [line["step"] for line in metrics(tmp_path / "skips") if line.get("skipped")] == [2]
     bad = {
         folder.name: json.loads((folder / "incident.json").read_text())["bad"]
         for folder in (tmp_path / "skips" / "incidents").iterdir()
@@ -206,7 +181,7 @@ def test_two_processes_train_together(tiny, two, tmp_path, monkeypatch):
 def test_a_process_that_fails_ends_the_run_with_its_name(two, tmp_path, how, sentences):
     config = two("lost", **{"Global.epoch_num": 50_000, "Global.eval_batch_step": [0, 100000]})
     write_text(tmp_path / "jobs.json", json.dumps([job(tmp_path, "lost", config, fail=[1, 2, how])]))
-    process = launch(tmp_path / "launched", SCRIPT, tmp_path / "jobs.json")
+    process = launch(tmp_path)
     said = finish(process)
     assert process.returncode != 0
     assert "log/workerlog.1" in said and any(sentence in said for sentence in sentences), said
@@ -235,8 +210,7 @@ def test_one_command_trains_in_two_processes_and_goes_on_after_an_interrupt(two,
     run = tmp_path / "long"
     wait_for(lambda: (run / "metrics.jsonl").is_file() and len(steps(run, "train")) >= 3, process)
     process.send_signal(signal.SIGINT)
-    said = finish(process)
-    assert process.returncode == 130, said
+    said = finish(process, 130)
     record = json.loads((run / "run.json").read_text())
     assert (record["processes"], record["status"]) == (2, "stopped")
     assert "2 x 4 = 8 samples" in said and "Train.loader.batch_size_per_card=2" in said
@@ -258,8 +232,7 @@ def test_one_command_trains_in_two_processes_and_goes_on_after_an_interrupt(two,
     assert words[-2:] == ["--processes", "2"]
     epochs = done // 3 + 2
     process = command(tmp_path / "here", *words, "-o", f"Global.epoch_num={epochs}")
-    said = finish(process)
-    assert process.returncode == 0, said
+    said = finish(process, 0)
     assert steps(run, "train")[-1] == 3 * epochs
     assert Checkpoint(run / "latest").train_state().processes == 2
 
@@ -277,8 +250,6 @@ def test_one_command_trains_in_two_processes_and_goes_on_after_an_interrupt(two,
 
 def test_processes_that_cannot_start_leave_the_error_and_no_folder(two, tmp_path):
     write_text(tmp_path / "bad.yml", two("bad", **{"Global.epohc_num": 3}).to_yaml())
-    process = command(tmp_path / "here", "-c", tmp_path / "bad.yml", "--processes", 2)
-    said = finish(process)
-    assert process.returncode == 2
+    said = finish(command(tmp_path / "here", "-c", tmp_path / "bad.yml", "--processes", 2), 2)
     assert said.count("epohc_num: unknown key") == 1
     assert not (tmp_path / "bad").exists()

@@ -1,7 +1,5 @@
 """What a run leaves of its last evaluation, and the page at its end."""
 
-from __future__ import annotations
-
 import base64
 import json
 import types
@@ -62,11 +60,9 @@ def test_a_page_that_cannot_be_written_does_not_fail_the_run(tiny, tmp_path, mon
         raise ZeroDivisionError("a mistake in the page")
 
     monkeypatch.setattr(run_page, "page", fail)
-    values = {"Global.report": True, "Global.epoch_num": 1}
-    assert train(tiny("student", **values)).status == "finished"
-    assert (
-        "no report: ZeroDivisionError: a mistake in the page" in (tmp_path / "run" / "train.log").read_text()
-    )
+    assert train(tiny("student", **{"Global.report": True, "Global.epoch_num": 1})).status == "finished"
+    log = (tmp_path / "run" / "train.log").read_text()
+    assert "no report: ZeroDivisionError: a mistake in the page" in log
 
 
 def evaluated(metric, tmp_path, *batches):

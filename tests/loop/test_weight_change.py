@@ -66,7 +66,6 @@ def test_a_run_that_trains_nothing_is_named_with_its_cause(short, notices, value
     "values",
     [
         {"Optimizer.lr.learning_rate": 1e-5},
-        {"Optimizer": {**MOMENTUM, "lr": {**CONST, "learning_rate": 1e-5}}},
         {"Optimizer.lr_mult": {"*": 0.1, "backbone.*": 0.0}},
         {"Global.accumulate": 24},
     ],

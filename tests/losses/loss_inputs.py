@@ -1,7 +1,5 @@
 """Small predictions and batches, drawn by name."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The losses again, in plain loops over float64 numbers, as their papers and docstrings put them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Forced alignment against all paths, tried one by one."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
@@ -28,7 +26,7 @@ def best_path(scores: np.ndarray, label: list[int]) -> list[int]:
 
 @pytest.mark.parametrize("frames", [1, 2, 3, 5, 6])
 @pytest.mark.parametrize("longest", [1, 2, 3])
-def test_equals_the_best_of_all_paths(frames: int, longest: int) -> None:
+def test_equals_the_best_of_all_paths(frames, longest):
     rng = np.random.default_rng(frames * 10 + longest)
     scores = rng.normal(size=[8, frames, 4]).astype("float32")
     labels = rng.integers(1, 4, size=[8, longest])  # repeated neighbours among them
@@ -38,7 +36,7 @@ def test_equals_the_best_of_all_paths(frames: int, longest: int) -> None:
         assert found[line].tolist() == best_path(scores[line], labels[line, : lengths[line]].tolist())
 
 
-def test_a_label_that_does_not_fit_has_no_path() -> None:
+def test_a_label_that_does_not_fit_has_no_path():
     found = forced_alignment(
         paddle.zeros([3, 3, 5]),
         paddle.to_tensor([[1, 1, 0], [1, 2, 3], [1, 2, 3]]),
@@ -53,7 +51,7 @@ def test_a_label_that_does_not_fit_has_no_path() -> None:
 
 
 @pytest.mark.parametrize("padding", [-1, -100, 999, 2])
-def test_labels_are_padded_with_anything(padding: int) -> None:
+def test_labels_are_padded_with_anything(padding):
     paddle.seed(0)
     scores, lengths = paddle.randn([2, 6, 5]), paddle.to_tensor([3, 1])
     expected = forced_alignment(scores, paddle.to_tensor([[1, 2, 3], [1, 0, 0]]), lengths)
@@ -64,13 +62,13 @@ def test_labels_are_padded_with_anything(padding: int) -> None:
 @pytest.mark.parametrize(
     ("label", "length", "found"), [([1, 2], 3, 3), ([1, 2], -1, -1), ([1, 5], 2, 5), ([-1, 2], 2, -1)]
 )
-def test_labels_that_cannot_be_are_refused(label: list[int], length: int, found: int) -> None:
+def test_labels_that_cannot_be_are_refused(label, length, found):
     labels, lengths = paddle.to_tensor([[1, 2], label]), paddle.to_tensor([1, length])
     with raises_code(DataError, "bad_label", found):
         forced_alignment(paddle.zeros([2, 6, 5]), labels, lengths)
 
 
-def test_scores_may_be_logits_or_log_probabilities() -> None:
+def test_scores_may_be_logits_or_log_probabilities():
     paddle.seed(0)
     logits = paddle.randn([4, 9, 7]) * 3
     labels, lengths = paddle.randint(1, 7, [4, 3]), paddle.to_tensor([3, 2, 1, 3])
@@ -82,7 +80,7 @@ def test_scores_may_be_logits_or_log_probabilities() -> None:
 
 
 @pytest.mark.parametrize("frames", ["argmax", "aligned"])
-def test_center_loss_takes_float64(frames: str) -> None:
+def test_center_loss_takes_float64(frames):
     paddle.seed(0)
     features, logits = paddle.randn([2, 6, 4]), paddle.randn([2, 6, 5])
     batch = [None, paddle.to_tensor([[1, 2, 3], [1, 1, -1]]), paddle.to_tensor([3, 2])]

@@ -1,7 +1,5 @@
 """Center loss against PaddleOCR's numbers, against the dense formula, and where frames or centers are missing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +11,7 @@ from parity import array, load_case
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.errors import ConfigError, DataError, ModelError
-from ppocr_ext.losses import CenterLoss, LossContext, build_loss
+from ppocr_ext.losses import CenterLoss, DistillationCenterLoss, LossContext, build_loss
 
 CASE = load_case("losses_single")
 SEED = CASE.info["seed"]
@@ -21,7 +19,7 @@ CLASSES, DIM = 37, 16
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> str:
+def file(tmp_path):
     return centers_file(tmp_path / "centers.npz", array("centers", [CLASSES, DIM], SEED))
 
 
@@ -46,7 +44,7 @@ def labels_of(*texts: list[int]) -> list[paddle.Tensor]:
     ]
 
 
-def test_value_and_gradient_are_paddleocr_s(file: str) -> None:
+def test_value_and_gradient_are_paddleocr_s(file):
     features, logits = reference_inputs()
     values = CenterLoss(num_classes=CLASSES, feat_dim=DIM, center_file_path=file)((features, logits), [])
     values["loss_center"].backward()
@@ -55,54 +53,50 @@ def test_value_and_gradient_are_paddleocr_s(file: str) -> None:
     np.testing.assert_allclose(features.grad.numpy(), CASE.arrays["center_grad"], rtol=1e-5, atol=1e-8)
 
 
-def test_a_class_without_center_is_left_out_when_frozen(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("ids", "blank", "counted"),
+    [([1, 3], True, [1, 3]), ([0, 1, 2, 3, 4, 5], False, [1, 2, 3, 4, 5])],
+    ids=["a class without center", "the blank"],
+)
+def test_frames_that_are_left_out(tmp_path, ids, blank, counted):
     features, logits = random_inputs()
-    best = logits.numpy().argmax(-1).ravel()
-    centers_file(tmp_path / "c.npz", np.zeros([2, 5]), ids=[1, 3])
-    value = CenterLoss(6, 5, str(tmp_path / "c.npz"))((features, logits), [])["loss"]
-    rows = features.numpy().reshape(-1, 5)[np.isin(best, [1, 3])]
+    file = centers_file(tmp_path / "c.npz", np.zeros([len(ids), 5]), ids=ids)
+    value = CenterLoss(6, 5, file, blank=blank)((features, logits), [])["loss"]
+    rows = features.numpy().reshape(-1, 5)[np.isin(logits.numpy().argmax(-1).ravel(), counted)]
     assert float(value) == pytest.approx(float((rows**2).sum(1).mean()), rel=1e-5)
 
 
-def test_no_frame_that_counts_gives_zero_with_a_gradient(tmp_path: Path) -> None:
+def test_no_frame_that_counts_gives_zero_with_a_gradient(tmp_path):
     features, logits = random_inputs()
-    centers_file(tmp_path / "c.npz", np.zeros([1, 5]), ids=[5])
+    file = centers_file(tmp_path / "c.npz", np.zeros([1, 5]), ids=[5])
     never = paddle.concat([logits[:, :, :5], paddle.full([3, 12, 1], -100.0)], axis=2)
-    value = CenterLoss(6, 5, str(tmp_path / "c.npz"))((features, never), [])["loss"]
+    value = CenterLoss(6, 5, file)((features, never), [])["loss"]
     value.backward()
     assert float(value) == 0.0
     assert not features.grad.numpy().any()
 
 
-def test_blank_frames_can_be_left_out(tmp_path: Path) -> None:
-    features, logits = random_inputs()
-    centers_file(tmp_path / "c.npz", np.zeros([6, 5]))
-    value = CenterLoss(6, 5, str(tmp_path / "c.npz"), blank=False)((features, logits), [])["loss"]
-    rows = features.numpy().reshape(-1, 5)[logits.numpy().argmax(-1).ravel() != 0]
-    assert float(value) == pytest.approx(float((rows**2).sum(1).mean()), rel=1e-5)
-
-
-def test_aligned_frames_are_pulled_to_the_label_and_not_to_the_prediction(tmp_path: Path) -> None:
+def test_aligned_frames_are_pulled_to_the_label_and_not_to_the_prediction(tmp_path):
     features = paddle.to_tensor(np.ones([1, 3, 5], np.float32), stop_gradient=False)
     logits = np.zeros([1, 3, 6], np.float32)
     logits[0, :, 4] = 5.0  # the network reads 4 everywhere
     logits[0, 1, 2] = 4.0  # the label is 2, most probable in the middle
     centers = np.zeros([6, 5])
     centers[4] = 100.0
-    centers_file(tmp_path / "c.npz", centers)
-    loss = CenterLoss(6, 5, str(tmp_path / "c.npz"), frames="aligned", blank=False)
+    file = centers_file(tmp_path / "c.npz", centers)
+    loss = CenterLoss(6, 5, file, frames="aligned", blank=False)
     assert float(loss((features, paddle.to_tensor(logits)), labels_of([2]))["loss"]) == pytest.approx(5.0)
 
 
-def test_aligned_leaves_a_label_out_that_does_not_fit(tmp_path: Path) -> None:
+def test_aligned_leaves_a_label_out_that_does_not_fit(tmp_path):
     features, logits = random_inputs(frames=3)
-    centers_file(tmp_path / "c.npz", np.zeros([6, 5]))
-    loss = CenterLoss(6, 5, str(tmp_path / "c.npz"), frames="aligned")
+    file = centers_file(tmp_path / "c.npz", np.zeros([6, 5]))
+    loss = CenterLoss(6, 5, file, frames="aligned")
     value = loss((features, logits), labels_of([1, 1, 1], [2], [3]))["loss"]
     assert float(value) == pytest.approx(float((features.numpy()[1:] ** 2).sum(-1).mean()), rel=1e-5)
 
 
-def test_ema_starts_at_the_mean_and_then_moves() -> None:
+def test_ema_starts_at_the_mean_and_then_moves():
     logits = np.full([1, 2, 3], -9.0, np.float32)
     logits[0, :, 1] = 9.0
     loss = CenterLoss(3, 2, update="ema", momentum=0.75)
@@ -116,17 +110,16 @@ def test_ema_starts_at_the_mean_and_then_moves() -> None:
     assert loss.bank.known.numpy().tolist() == [False, True, False]
 
 
-def test_ema_ignores_rows_that_are_not_finite() -> None:
+def test_ema_ignores_rows_that_are_not_finite():
     logits = np.zeros([1, 2, 3], np.float32)
     logits[0, :, 1] = 9.0
+    features = np.array([[[np.inf, 0.0], [2.0, 2.0]]], np.float32)
     loss = CenterLoss(3, 2, update="ema")
-    loss(
-        (paddle.to_tensor(np.array([[[np.inf, 0.0], [2.0, 2.0]]], np.float32)), paddle.to_tensor(logits)), []
-    )
+    loss((paddle.to_tensor(features), paddle.to_tensor(logits)), [])
     np.testing.assert_allclose(loss.bank.centers.numpy()[1], [2.0, 2.0])
 
 
-def test_state_is_saved_and_comes_back() -> None:
+def test_state_is_saved_and_comes_back():
     features, logits = random_inputs()
     loss = CenterLoss(6, 5, update="ema", warmup_steps=10)
     loss((features, logits), [])
@@ -137,22 +130,22 @@ def test_state_is_saved_and_comes_back() -> None:
     assert float(loss(again, [])["loss"]) == float(other(again, [])["loss"]) > 0.0
 
 
-def test_warmup_grows_linearly(tmp_path: Path) -> None:
+def test_warmup_grows_linearly(tmp_path):
     features, logits = random_inputs()
-    centers_file(tmp_path / "c.npz", np.zeros([6, 5]))
-    full = float(CenterLoss(6, 5, str(tmp_path / "c.npz"))((features, logits), [])["loss"])
-    loss = CenterLoss(6, 5, str(tmp_path / "c.npz"), warmup_steps=4)
+    file = centers_file(tmp_path / "c.npz", np.zeros([6, 5]))
+    full = float(CenterLoss(6, 5, file)((features, logits), [])["loss"])
+    loss = CenterLoss(6, 5, file, warmup_steps=4)
     values = [float(loss((features, logits), [])["loss"]) / full for _ in range(6)]
     assert values == pytest.approx([0.0, 0.25, 0.5, 0.75, 1.0, 1.0])
 
 
-def test_margin_pushes_away_from_the_nearest_look_alike(tmp_path: Path) -> None:
+def test_margin_pushes_away_from_the_nearest_look_alike(tmp_path):
     centers = np.array([[50.0, 0.0], [0.0, 0.0], [2.0, 0.0], [9.0, 0.0]])
-    centers_file(tmp_path / "c.npz", centers)
+    file = centers_file(tmp_path / "c.npz", centers)
     features = paddle.to_tensor(np.array([[[0.5, 0.0]]], np.float32), stop_gradient=False)
     logits = np.zeros([1, 1, 4], np.float32)
     logits[0, 0, 1] = 9.0
-    loss = CenterLoss(4, 2, str(tmp_path / "c.npz"), margin=5.0, look_alikes=2)
+    loss = CenterLoss(4, 2, file, margin=5.0, look_alikes=2)
     value = loss((features, paddle.to_tensor(logits)), [])["loss"]
     value.backward()
     # 0.25 to its own center, 2.25 to class 2: 0.25 - 2.25 + 5 = 3 beside the distance itself
@@ -160,51 +153,31 @@ def test_margin_pushes_away_from_the_nearest_look_alike(tmp_path: Path) -> None:
     np.testing.assert_allclose(features.grad.numpy()[0, 0], [1.0 + 1.0 + 3.0, 0.0])
 
 
-def test_a_multihead_s_outputs_and_the_distillation_form(tmp_path: Path) -> None:
+def test_a_multihead_s_outputs_and_the_distillation_form(tmp_path):
     features, logits = random_inputs()
-    centers_file(tmp_path / "c.npz", np.zeros([6, 5]))
-    options = {"num_classes": 6, "feat_dim": 5, "center_file_path": str(tmp_path / "c.npz")}
+    file = centers_file(tmp_path / "c.npz", np.zeros([6, 5]))
+    options = {"num_classes": 6, "feat_dim": 5, "center_file_path": file}
     alone = float(CenterLoss(**options)((features, logits), [])["loss"])
     head = {"ctc": (features, logits), "gtc": logits}
     assert float(CenterLoss(**options)(head, [])["loss"]) == pytest.approx(alone)
+    entry = {"weight": 0.5, "model_name_list": ["Student"], "key": "head_out", "multi_head": True, **options}
     distillation = build_loss(
-        {
-            "name": "CombinedLoss",
-            "loss_config_list": [
-                {
-                    "DistillationCenterLoss": {
-                        "weight": 0.5,
-                        "model_name_list": ["Student"],
-                        "key": "head_out",
-                        "multi_head": True,
-                        **options,
-                    }
-                }
-            ],
-        }
+        {"name": "CombinedLoss", "loss_config_list": [{"DistillationCenterLoss": entry}]}
     )
-    batch = [
-        *labels_of([1], [2], [3])[:2],
-        paddle.zeros([3, 4], "int64"),
-        paddle.ones([3], "int64"),
-        paddle.ones([3]),
-    ]
+    rest = [paddle.zeros([3, 4], "int64"), paddle.ones([3], "int64"), paddle.ones([3])]
+    batch = [*labels_of([1], [2], [3])[:2], *rest]
     values = distillation({"Student": {"head_out": head}}, batch)
     assert float(values["loss"]) == pytest.approx(alone / 2)
     assert distillation.required_outputs() == {("Student", "ctc"), ("Student", "features")}
 
 
-def test_centers_of_another_dictionary_are_refused(tmp_path: Path) -> None:
+def test_centers_of_another_dictionary_are_refused(tmp_path):
     charset = Charset(tuple("abc"))
-    centers_file(tmp_path / "c.npz", np.zeros([4, 5]), charset_digest="0123", charset="other.txt", classes=9)
+    file = centers_file(
+        tmp_path / "c.npz", np.zeros([4, 5]), charset_digest="0123", charset="other.txt", classes=9
+    )
     with raises_code(DataError, "charset_mismatch", "other.txt", 9):
-        CenterLoss(center_file_path=str(tmp_path / "c.npz"), context=LossContext(charset, {None: 5}))
-
-
-def test_the_blank_is_no_look_alike(tmp_path: Path) -> None:
-    centers_file(tmp_path / "c.npz", np.array([[0.1, 0.0], [0.0, 0.0], [5.0, 0.0]]))
-    loss = CenterLoss(3, 2, str(tmp_path / "c.npz"))
-    assert loss.bank.nearest(2).numpy()[1:].tolist() == [[2], [1]]
+        CenterLoss(center_file_path=file, context=LossContext(charset, {None: 5}))
 
 
 @pytest.mark.parametrize(
@@ -223,16 +196,76 @@ def test_the_blank_is_no_look_alike(tmp_path: Path) -> None:
         ({"num_classes": CLASSES, "feat_dim": 5, "center_file_path": "FILE"}, DataError, "centers_mismatch"),
     ],
 )
-def test_what_cannot_be_built_is_refused(file: str, options: dict, kind: type, code: str) -> None:
+def test_what_cannot_be_built_is_refused(file, options, kind, code):
     if "center_file_path" in options:
         options = {**options, "center_file_path": file}
     with raises_code(kind, code):
         CenterLoss(**options)
 
 
-def test_a_head_that_does_not_fit_the_centers_is_refused(file: str) -> None:
+def test_a_head_that_does_not_fit_the_centers_is_refused(file):
     loss = CenterLoss(CLASSES, DIM, file)
     with raises_code(ModelError, "shape_mismatch"):
         loss(random_inputs(), [])
     with raises_code(ConfigError, "missing_output"):
         loss(paddle.zeros([2, 3, CLASSES]), [])
+
+
+CHARSET = Charset(tuple("abc"))
+TWO = ["One", "Two"]
+EQUAL = LossContext(CHARSET, {"One": 5, "Two": 5})
+
+
+def file_of(path: Path, dim: int, value: float = 0.0, **meta: object) -> str:
+    return centers_file(path, np.full([4, dim], value), characters=CHARSET.ctc_symbols, **meta)
+
+
+def test_each_has_its_own_file_and_size(tmp_path):
+    files = {
+        "One": file_of(tmp_path / "one.npz", 5, 1.0, model="One"),
+        "Two": file_of(tmp_path / "two.npz", 7, 2.0, model="Two"),
+    }
+    loss = DistillationCenterLoss(
+        TWO, center_file_path=files, context=LossContext(CHARSET, {"One": 5, "Two": 7})
+    )
+    state = {name: value.numpy() for name, value in loss.state_dict().items()}
+    assert state["One.bank.centers"].tolist() == np.full([4, 5], 1.0).tolist()
+    assert state["Two.bank.centers"].tolist() == np.full([4, 7], 2.0).tolist()
+
+
+def test_centers_of_another_sub_model_are_warned_of(tmp_path, caplog):
+    file = file_of(tmp_path / "one.npz", 5, model="One")
+    with caplog.at_level("WARNING", logger="ppocr_ext"):
+        DistillationCenterLoss(TWO, center_file_path=file, context=EQUAL)
+        own = file_of(tmp_path / "c.npz", 5, model=None)  # does not say whose they are
+        DistillationCenterLoss(TWO, center_file_path=own, context=EQUAL)
+    [record] = caplog.records
+    assert record.args[:3] == (file, "One", "Two")
+
+
+@pytest.mark.parametrize("left", [{}, {"Two": None}])
+def test_a_sub_model_without_a_file(tmp_path, left):
+    files = {"One": file_of(tmp_path / "c.npz", 5), **left}
+    with raises_code(ConfigError, "missing_centers", "--model Two"):
+        DistillationCenterLoss(TWO, center_file_path=files, context=EQUAL)
+    loss = DistillationCenterLoss(TWO, center_file_path=files, update="ema", context=EQUAL)
+    state = loss.state_dict()
+    assert state["One.bank.known"].numpy().all() and not state["Two.bank.known"].numpy().any()
+
+
+def test_files_of_other_sub_models_are_refused(tmp_path):
+    files = {name: file_of(tmp_path / "c.npz", 5) for name in (*TWO, "Tow")}
+    with raises_code(ConfigError, "unknown_sub_model", "Tow"):
+        DistillationCenterLoss(TWO, center_file_path=files, context=EQUAL)
+    with raises_code(ConfigError, "bad_value"):  # files by sub-model are not for one model
+        CenterLoss(center_file_path=files)
+    with raises_code(ModelError, "no_ctc_head", "Two"):
+        DistillationCenterLoss(TWO, update="ema", context=LossContext(CHARSET, {"One": 5}))
+
+
+@pytest.mark.parametrize(
+    ("value", "code"), [(1, "bad_value"), ("false", "quoted_value"), (None, "bad_value")]
+)
+def test_blank_must_be_a_truth_value(value, code):
+    with raises_code(ConfigError, code, "blank"):
+        CenterLoss(update="ema", blank=value)

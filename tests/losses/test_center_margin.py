@@ -1,7 +1,5 @@
 """The margin of center loss against a reference frame by frame: nearest centers, and groups of look-alikes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +11,6 @@ from error_codes import raises_code
 from ppocr_ext.charset import Charset
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.losses import CenterLoss, LossContext
-from ppocr_ext.losses.center_margin import CenterBank, CenterMargin
 
 CHARSET = Charset(tuple("O0oQl1Ixyz"))  # class ids 1 to 10
 CLASSES, DIM = 11, 5
@@ -24,7 +21,7 @@ RIVALS = {1: [2, 3, 4], 2: [1, 3], 3: [1, 2], 4: [1], 5: [6, 7], 6: [5, 7], 7: [
 
 
 @pytest.fixture
-def groups(tmp_path: Path) -> str:
+def groups(tmp_path):
     path = tmp_path / "mine.txt"
     path.write_text(GROUPS, encoding="utf-8")
     return str(path)
@@ -78,7 +75,7 @@ def known(loss: CenterLoss) -> dict[int, np.ndarray]:
 
 @pytest.mark.parametrize("ids", [list(range(CLASSES)), [0, 1, 2, 4, 5, 8, 9]], ids=["all", "some lack"])
 @pytest.mark.parametrize("blank", [True, False])
-def test_groups_equal_the_reference(tmp_path: Path, groups: str, ids: list[int], blank: bool) -> None:
+def test_groups_equal_the_reference(tmp_path, groups, ids, blank):
     features, logits = inputs()
     file = drawn_centers(tmp_path, ids)
     loss = CenterLoss(center_file_path=file, margin=1.5, look_alikes=groups, blank=blank, context=CONTEXT)
@@ -92,8 +89,8 @@ def test_groups_equal_the_reference(tmp_path: Path, groups: str, ids: list[int],
     np.testing.assert_allclose(features.grad.numpy(), gradient, atol=1e-6)
 
 
-@pytest.mark.parametrize("count", [1, 3, 40])
-def test_nearest_centers_equal_the_reference(tmp_path: Path, count: int) -> None:
+@pytest.mark.parametrize("count", [1, 3, 10**6])
+def test_nearest_centers_equal_the_reference(tmp_path, count):
     features, logits = inputs()
     file = drawn_centers(tmp_path, [0, 1, 2, 4, 5, 8, 9])
     loss = CenterLoss(center_file_path=file, margin=0.7, look_alikes=count, context=CONTEXT)
@@ -108,7 +105,7 @@ def test_nearest_centers_equal_the_reference(tmp_path: Path, count: int) -> None
     assert float(value) == pytest.approx(expected, rel=1e-5)
 
 
-def test_centers_that_form_during_training_become_rivals_at_once(groups: str) -> None:
+def test_centers_that_form_during_training_become_rivals_at_once(groups):
     loss = CenterLoss(update="ema", margin=2.0, look_alikes=groups, context=CONTEXT)
 
     def step(c: int, at: float) -> float:
@@ -123,37 +120,6 @@ def test_centers_that_form_during_training_become_rivals_at_once(groups: str) ->
     assert step(5, 0.5) == pytest.approx(1.25 + 2.0)
 
 
-def test_the_shipped_groups(tmp_path: Path) -> None:
-    file = drawn_centers(tmp_path, list(range(CLASSES)))
-    loss = CenterLoss(center_file_path=file, margin=1.0, look_alikes="shipped", context=CONTEXT)
-    features, logits = inputs()
-    assert float(loss((features, logits), [])["loss"]) > float(
-        CenterLoss(center_file_path=file, context=CONTEXT)((features, logits), [])["loss"]
-    )
-
-
-def test_groups_of_very_different_sizes(tmp_path: Path) -> None:
-    charset = Charset(tuple(chr(0x4E00 + i) for i in range(399)))
-    path = tmp_path / "sizes.txt"
-    path.write_text(
-        "".join(charset.characters[:200]) + "\n" + "".join(charset.characters[-2:]), encoding="utf-8"
-    )
-    bank = CenterBank(400, 8)
-    bank.centers.set_value(np.random.default_rng(0).normal(size=[400, 8]).astype("float32"))
-    bank.known.set_value(np.ones([400], bool))
-    margin = CenterMargin(1.0, str(path), bank, moving=False, charset=charset)
-    rows = np.random.default_rng(1).normal(size=[50, 8]).astype("float32")
-    ids = np.array([399] * 49 + [5])
-    value = margin(paddle.to_tensor(rows), paddle.to_tensor(ids), bank, None)
-    centers = bank.centers.numpy().astype(np.float64)
-    expected = []
-    for row, c in zip(rows, ids, strict=True):
-        others = [398] if c == 399 else [n for n in range(1, 201) if n != c]
-        near = min(((row - centers[n]) ** 2).sum() for n in others)
-        expected.append(max(0.0, ((row - centers[c]) ** 2).sum() - near + 1.0))
-    assert float(value) == pytest.approx(np.mean(expected), rel=1e-5)
-
-
 @pytest.mark.parametrize(
     ("text", "ids", "code"),
     [
@@ -162,9 +128,7 @@ def test_groups_of_very_different_sizes(tmp_path: Path) -> None:
         (None, list(range(CLASSES)), "unreadable_file"),
     ],
 )
-def test_groups_that_serve_no_center_are_refused(
-    tmp_path: Path, text: str | None, ids: list[int], code: str
-) -> None:
+def test_groups_that_serve_no_center_are_refused(tmp_path, text, ids, code):
     path = tmp_path / "groups.txt"
     if text is not None:
         path.write_text(text, encoding="utf-8")
@@ -177,7 +141,7 @@ def test_groups_that_serve_no_center_are_refused(
 
 
 @pytest.mark.parametrize("value", [0, -1, 2.5, True, None, ["未末"]])
-def test_other_values_are_refused(value: object) -> None:
+def test_other_values_are_refused(value):
     with raises_code(ConfigError, "bad_value", repr(value)):
         CenterLoss(update="ema", look_alikes=value, context=CONTEXT)
 
@@ -194,7 +158,7 @@ def number_of_nearest(count: int = 1, momentum: float = 0.5) -> CenterLoss:
     return CenterLoss(update="ema", margin=3.0, look_alikes=count, momentum=momentum, context=CONTEXT)
 
 
-def test_classes_that_get_a_center_later_have_a_margin_at_once() -> None:
+def test_classes_that_get_a_center_later_have_a_margin_at_once():
     loss = number_of_nearest()
     assert float(loss(frames_of({1: 0.0}), [])["loss"]) == 0.0  # it alone has a center
     # both at their centers, 5 apart in squared distance, nearer than a margin of 6
@@ -210,7 +174,7 @@ def moved_apart(loss: CenterLoss, steps: int) -> None:
         loss(frames_of({1: 0.2 if step < 50 else 10.0, 2: 0.0, 3: 10.1}), [])
 
 
-def test_the_nearest_are_looked_for_again_every_100_steps() -> None:
+def test_the_nearest_are_looked_for_again_every_100_steps():
     loss = number_of_nearest()
     moved_apart(loss, 100)
     at_2 = frames_of({2: 10.1})  # a frame of 2 that lies among those of 3 and 1
@@ -220,7 +184,7 @@ def test_the_nearest_are_looked_for_again_every_100_steps() -> None:
 
 
 @pytest.mark.parametrize("steps", [60, 99, 100])
-def test_a_run_that_goes_on_has_the_same_neighbours(steps: int) -> None:
+def test_a_run_that_goes_on_has_the_same_neighbours(steps):
     loss, other = number_of_nearest(), number_of_nearest()
     moved_apart(loss, steps)
     state = {name: value.numpy() for name, value in loss.state_dict().items()}
@@ -232,7 +196,7 @@ def test_a_run_that_goes_on_has_the_same_neighbours(steps: int) -> None:
         assert float(other(frames, [])["loss"]) == float(loss(frames, [])["loss"]) > 0.0
 
 
-def test_a_state_without_neighbours_finds_them_anew() -> None:
+def test_a_state_without_neighbours_finds_them_anew():
     loss, other = number_of_nearest(), number_of_nearest()
     moved_apart(loss, 60)
     state = {n: v.numpy() for n, v in loss.state_dict().items() if "neighbours" not in n}
@@ -240,11 +204,3 @@ def test_a_state_without_neighbours_finds_them_anew() -> None:
     other.set_state_dict(state)
     other(frames_of({1: 10.0}), [])
     assert other._margin_term.neighbours.numpy()[1].tolist() == [3]
-
-
-def test_only_centers_that_move_keep_their_neighbours(tmp_path: Path) -> None:
-    file = drawn_centers(tmp_path, list(range(CLASSES)))
-    loss = CenterLoss(center_file_path=file, margin=1.0, context=CONTEXT)
-    loss(inputs(), [])
-    assert not any("neighbours" in name for name in loss.state_dict())
-    assert any("neighbours" in name for name in number_of_nearest().state_dict())

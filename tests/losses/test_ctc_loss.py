@@ -1,7 +1,5 @@
 """CTCLoss: misfits are found before the kernel, NaN is never hidden, and a device without a kernel uses the CPU's."""
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Callable
@@ -38,7 +36,7 @@ def value_and_gradient(values: np.ndarray, **options: Any) -> tuple[float, np.nd
     return float(loss), logits.grad.numpy()
 
 
-def test_frames_needed_as_the_check_of_samples_counts_them() -> None:
+def test_frames_needed_as_the_check_of_samples_counts_them():
     generator = np.random.default_rng(3)
     for _ in range(20):
         lengths = generator.integers(0, 8, 16)
@@ -53,7 +51,7 @@ def test_frames_needed_as_the_check_of_samples_counts_them() -> None:
         assert found.numpy().tolist() == expected
 
 
-def test_a_misfit_adds_nothing_and_the_others_are_as_they_were() -> None:
+def test_a_misfit_adds_nothing_and_the_others_are_as_they_were():
     values = draw("misfits", [4, 3, CLASSES])
     loss, gradient = value_and_gradient(values)
     expected = [
@@ -71,7 +69,7 @@ def test_a_misfit_adds_nothing_and_the_others_are_as_they_were() -> None:
     assert np.array_equal(gradient[rest], logits.grad.numpy()[rest])
 
 
-def test_without_zero_infinity_a_misfit_is_infinite() -> None:
+def test_without_zero_infinity_a_misfit_is_infinite():
     values = draw("infinite", [4, 3, CLASSES])
     loss, gradient = value_and_gradient(values, zero_infinity=False)
     assert loss == math.inf
@@ -83,7 +81,7 @@ def test_without_zero_infinity_a_misfit_is_infinite() -> None:
 
 
 @pytest.mark.parametrize("row", [0, 1])  # row 1 is a misfit
-def test_nan_is_never_zeroed(row: int) -> None:
+def test_nan_is_never_zeroed(row):
     values = draw("nan", [4, 3, CLASSES])
     values[row] = np.nan
     assert math.isnan(value_and_gradient(values)[0])
@@ -104,9 +102,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, message: str) -> list[str]:
     return calls
 
 
-def test_a_device_without_a_kernel_gets_the_gradient_of_the_cpu(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_device_without_a_kernel_gets_the_gradient_of_the_cpu(monkeypatch, caplog):
     values = [draw(name, [4, 9, CLASSES]) for name in ("first", "second")]
 
     def both() -> list[tuple[float, np.ndarray]]:
@@ -130,14 +126,14 @@ def test_a_device_without_a_kernel_gets_the_gradient_of_the_cpu(
 
 
 @pytest.mark.parametrize("message", ["out of memory", REFUSED.replace("execution failed", "invalid value")])
-def test_other_errors_of_the_kernel_are_passed_on(monkeypatch: pytest.MonkeyPatch, message: str) -> None:
+def test_other_errors_of_the_kernel_are_passed_on(monkeypatch, message):
     failing(monkeypatch, message)
     with pytest.raises(RuntimeError) as caught:
         value_and_gradient(draw("other", [4, 9, CLASSES]))
     assert str(caught.value) == message
 
 
-def test_misfits_are_counted_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_misfits_are_counted_in_the_log(caplog):
     loss, logits = build("CTCLoss", {}), tensor(draw("counted", [4, 3, CLASSES]))
     for _ in range(12):
         loss(logits, [logits, tensor(LABELS), tensor(LENGTHS)])

@@ -1,7 +1,5 @@
 """The corrected losses, frame by frame, against plain loops."""
 
-from __future__ import annotations
-
 import naive_losses as naive
 import numpy as np
 import pytest
@@ -14,7 +12,7 @@ CLOSE = 2e-5
 @pytest.mark.parametrize("blank_weight", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("teacher_frames", [5, 3, 10, 1])
 @pytest.mark.parametrize("name", ["MaskedDKDLoss", "CTCFrameKDLoss"])
-def test_frame_losses(name: str, teacher_frames: int, blank_weight: float, temperature: float) -> None:
+def test_frame_losses(name, teacher_frames, blank_weight, temperature):
     values = outputs(teacher_frames=teacher_frames)
     values["Teacher"]["ctc"][..., 0] += 1.5  # some blanks, some characters
     ratio = [1.0, 0.5, 0.2]
@@ -29,14 +27,14 @@ def test_frame_losses(name: str, teacher_frames: int, blank_weight: float, tempe
     assert float(value) == pytest.approx(expected, rel=CLOSE)
 
 
-def test_frame_kd_of_one_frame_and_without_valid_ratio() -> None:
+def test_frame_kd_of_one_frame_and_without_valid_ratio():
     values = outputs(frames=1, teacher_frames=4)
     expected = naive.ctc_frame_kd(values["Student"]["ctc"], values["Teacher"]["ctc"])
     value = pair_loss("CTCFrameKDLoss", "ctc")(predictions(values), batch())["loss"]
     assert float(value) == pytest.approx(expected, rel=CLOSE)
 
 
-def test_frame_kd_counts_the_padding_on_request() -> None:
+def test_frame_kd_counts_the_padding_on_request():
     values = outputs()
     values["Teacher"]["ctc"][..., 0] += 5.0
     expected = naive.ctc_frame_kd(values["Student"]["ctc"], values["Teacher"]["ctc"])
@@ -45,7 +43,7 @@ def test_frame_kd_counts_the_padding_on_request() -> None:
     assert float(value) == pytest.approx(expected, rel=CLOSE)
 
 
-def test_frame_kd_takes_only_a_ratio_for_a_ratio() -> None:
+def test_frame_kd_takes_only_a_ratio_for_a_ratio():
     """A length where a single head's batch may have its valid_ratio is left alone."""
     values = outputs()
     values["Teacher"]["ctc"][..., 0] += 5.0
@@ -57,7 +55,7 @@ def test_frame_kd_takes_only_a_ratio_for_a_ratio() -> None:
 
 
 @pytest.mark.parametrize("name", ["MaskedDKDLoss", "CTCFrameKDLoss"])
-def test_frame_losses_of_blanks_only_are_zero(name: str) -> None:
+def test_frame_losses_of_blanks_only_are_zero(name):
     values = outputs()
     values["Teacher"]["ctc"][..., 0] += 50.0
     predicts = predictions(values)
@@ -68,7 +66,7 @@ def test_frame_losses_of_blanks_only_are_zero(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["MaskedDKDLoss", "CTCFrameKDLoss"])
-def test_frame_losses_vanish_where_the_student_equals_the_teacher(name: str) -> None:
+def test_frame_losses_vanish_where_the_student_equals_the_teacher(name):
     values = outputs()
     values["Student"]["ctc"] = values["Teacher"]["ctc"].copy()
     predicts = predictions(values)
@@ -79,14 +77,14 @@ def test_frame_losses_vanish_where_the_student_equals_the_teacher(name: str) -> 
 
 
 @pytest.mark.parametrize("name", ["MaskedDKDLoss", "CTCFrameKDLoss"])
-def test_corrected_losses_teach_the_student_alone(name: str) -> None:
+def test_corrected_losses_teach_the_student_alone(name):
     predicts = predictions(outputs(), trained=("Student", "Teacher"))
     pair_loss(name, "ctc")(predicts, batch())["loss"].backward()
     assert np.abs(predicts["Student"]["head_out"]["ctc"].grad.numpy()).max() > 0
     assert predicts["Teacher"]["head_out"]["ctc"].grad is None
 
 
-def test_gradients_of_the_corrected_losses() -> None:
+def test_gradients_of_the_corrected_losses():
     """Central differences in float64 along random directions."""
     for name, head in [("MaskedDKDLoss", "gtc"), ("MaskedDKDLoss", "ctc"), ("CTCFrameKDLoss", "ctc")]:
         values = {m: {h: v.astype("float64") for h, v in heads.items()} for m, heads in outputs().items()}

@@ -1,12 +1,11 @@
 """Each loss against plain loops, with the inputs that break careless code."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
 import naive_losses as naive
 import numpy as np
+import paddle
 import pytest
 from loss_inputs import (
     CLASSES,
@@ -21,6 +20,7 @@ from loss_inputs import (
     tensor,
 )
 
+from ppocr_ext.errors import ModelError
 from ppocr_ext.losses import build_loss
 
 CLOSE = 2e-5
@@ -38,7 +38,7 @@ def every_position(values: dict[str, dict[str, np.ndarray]], head: str) -> list[
 
 @pytest.mark.parametrize("lengths", [[3, 1, 2], [1, 1, 1], [5]])
 @pytest.mark.parametrize("focal", [False, True])
-def test_ctc(lengths: list[int], focal: bool) -> None:
+def test_ctc(lengths, focal):
     logits = draw("ctc", [len(lengths), 9, CLASSES])
     ctc, _ = labels(lengths, 6)
     values = build_loss({"name": "CTCLoss", "use_focal_loss": focal})(
@@ -51,7 +51,7 @@ def test_ctc(lengths: list[int], focal: bool) -> None:
     assert float(values["loss"]) == pytest.approx(np.mean(expected), rel=CLOSE)
 
 
-def test_ctc_with_repeats_and_a_single_frame() -> None:
+def test_ctc_with_repeats_and_a_single_frame():
     repeats = draw("repeats", [1, 4, CLASSES])
     label = np.array([[2, 2, 0]])
     value = build_loss({"name": "CTCLoss"})(
@@ -74,7 +74,7 @@ def test_ctc_with_repeats_and_a_single_frame() -> None:
     ("CELoss", True, False),
 ])  # fmt: skip
 @pytest.mark.parametrize("lengths", [[3, 1, 2], [1, 3, 1], [0, 3, 0]])
-def test_decoder_cross_entropy(name: str, smoothing: bool, counts_padding: bool, lengths: list[int]) -> None:
+def test_decoder_cross_entropy(name, smoothing, counts_padding, lengths):
     logits = outputs(len(lengths), positions=4)["Student"]["gtc"]
     _, gtc = labels(lengths, 6)
     loss = build_loss({"name": name, "smoothing": smoothing})
@@ -89,7 +89,7 @@ def test_decoder_cross_entropy(name: str, smoothing: bool, counts_padding: bool,
     assert float(value) == pytest.approx(np.mean(expected), rel=CLOSE)
 
 
-def test_cross_entropy_of_every_entry_and_of_several_outputs() -> None:
+def test_cross_entropy_of_every_entry_and_of_several_outputs():
     logits = {name: draw(name, [2, 3, DECODER_CLASSES]) for name in ("first", "second", "third")}
     label = np.array([[2, 5, 3], [2, 4, 0]])
     given = [tensor(logits["first"]), tensor(label), tensor(np.array([1, 1]))]
@@ -109,7 +109,7 @@ def test_cross_entropy_of_every_entry_and_of_several_outputs() -> None:
 
 
 @pytest.mark.parametrize("name", ["NRTRLoss", "CELoss"])
-def test_all_padding_gives_zero_not_nan(name: str) -> None:
+def test_all_padding_gives_zero_not_nan(name):
     logits = tensor(draw("padding", [2, 3, DECODER_CLASSES]), trained=True)
     label = tensor(np.array([[2, 0, 0, 0], [2, 0, 0, 0]]))
     loss = build_loss({"name": name, "smoothing": True})
@@ -121,7 +121,7 @@ def test_all_padding_gives_zero_not_nan(name: str) -> None:
 
 @pytest.mark.parametrize("temperature", [1.0, 2.0])
 @pytest.mark.parametrize("lengths", [[3, 1, 2], [3, 0, 0]])
-def test_dkd_counts_padding_and_masked_dkd_does_not(temperature: float, lengths: list[int]) -> None:
+def test_dkd_counts_padding_and_masked_dkd_does_not(temperature, lengths):
     values = outputs()
     options = {"temperature": temperature, "alpha": 0.5, "beta": 2.0}
     every = [
@@ -137,7 +137,7 @@ def test_dkd_counts_padding_and_masked_dkd_does_not(temperature: float, lengths:
     assert float(masked["masked_dkd_0"]) == pytest.approx(expected, rel=CLOSE)
 
 
-def test_dkd_is_finite_where_a_probability_rounds_to_one() -> None:
+def test_dkd_is_finite_where_a_probability_rounds_to_one():
     values = outputs()
     values["Student"]["gtc"] = np.zeros_like(values["Student"]["gtc"])
     values["Student"]["gtc"][..., 4] = 300.0  # the others are below the smallest float32
@@ -149,7 +149,7 @@ def test_dkd_is_finite_where_a_probability_rounds_to_one() -> None:
 
 
 @pytest.mark.parametrize("name", ["DistillationKLDivLoss", "DistillationDKDLoss", "MaskedDKDLoss"])
-def test_a_class_that_the_teacher_excludes_is_as_an_improbable_one(name: str) -> None:
+def test_a_class_that_the_teacher_excludes_is_as_an_improbable_one(name):
     found = []
     for excluded in (-np.inf, -90.0):
         values = outputs()
@@ -161,7 +161,7 @@ def test_a_class_that_the_teacher_excludes_is_as_an_improbable_one(name: str) ->
     np.testing.assert_allclose(*found, rtol=0, atol=1e-6)
 
 
-def test_kl_is_masked_for_the_decoder_and_whole_for_frames() -> None:
+def test_kl_is_masked_for_the_decoder_and_whole_for_frames():
     values = outputs()
     lengths = [3, 0, 1]
     rows = [naive.kl(student, teacher) for student, teacher in every_position(values, "gtc")]
@@ -177,7 +177,7 @@ def test_kl_is_masked_for_the_decoder_and_whole_for_frames() -> None:
 
 
 @pytest.mark.parametrize("name", ["DistillationKLDivLoss", "DistillationDMLLoss", "DistillationDKDLoss"])
-def test_mutual_learning_reaches_both(name: str) -> None:
+def test_mutual_learning_reaches_both(name):
     options = {"act": "softmax", "use_log": True} if name == "DistillationDMLLoss" else {}
     predicts = predictions(outputs(), trained=("Student", "Teacher"))
     loss = pair_loss(name, "gtc", **options)
@@ -195,7 +195,7 @@ def test_mutual_learning_reaches_both(name: str) -> None:
 
 @pytest.mark.parametrize("act", ["softmax", "sigmoid", None])
 @pytest.mark.parametrize("use_log", [False, True])
-def test_dml(act: str | None, use_log: bool) -> None:
+def test_dml(act, use_log):
     values = outputs()
     if act is None:
         for heads in values.values():
@@ -221,7 +221,7 @@ def test_dml(act: str | None, use_log: bool) -> None:
 
 
 @pytest.mark.parametrize("teacher_frames", [5, 8])
-def test_ctc_logits(teacher_frames: int) -> None:
+def test_ctc_logits(teacher_frames):
     values = outputs(teacher_frames=teacher_frames)
 
     def mean_probabilities(frames: np.ndarray) -> np.ndarray:
@@ -239,7 +239,7 @@ def test_ctc_logits(teacher_frames: int) -> None:
 
 @pytest.mark.parametrize("mode", ["l1", "l2", "smooth_l1"])
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
-def test_distance(mode: str, reduction: str) -> None:
+def test_distance(mode, reduction):
     features = {name: draw(name, [2, 3, 1, 4]) for name in ("Student", "Teacher")}
     predicts = {name: {"backbone_out": tensor(value)} for name, value in features.items()}
     each = []
@@ -253,18 +253,65 @@ def test_distance(mode: str, reduction: str) -> None:
     assert float(value) == pytest.approx(np.mean(each) if reduction == "mean" else np.sum(each), rel=CLOSE)
 
 
-def test_losses_of_sub_models_are_those_of_one_model() -> None:
-    values = outputs(frames=9)
-    given = batch([3, 1, 2])
-    names = {"model_name_list": ["Student", "Teacher"], "key": "head_out", "multi_head": True}
-    ctc = build_loss({"name": "DistillationCTCLoss", **names})(predictions(values), given)
-    nrtr = build_loss({"name": "DistillationNRTRLoss", "smoothing": False, **names})(
-        predictions(values), given
+SAR_CLASSES, PADDING = 7, 7  # 5 characters, <UKN>, <BOS/EOS>; the padding is never predicted
+SAR_LABELS = np.array([[6, 1, 2, 6, 7], [6, 3, 6, 7, 7]])
+
+
+def sar_logits() -> np.ndarray:
+    return np.random.default_rng(3).standard_normal((2, SAR_LABELS.shape[1], SAR_CLASSES)).astype(np.float32)
+
+
+def naive_sar(logits: np.ndarray) -> float:
+    losses = []
+    for row, label in zip(logits, SAR_LABELS, strict=True):
+        for position in range(SAR_LABELS.shape[1] - 1):
+            target = label[position + 1]
+            if target != PADDING:
+                scores = np.exp(row[position].astype(np.float64))
+                losses.append(-np.log(scores[target] / scores.sum()))
+    return float(np.mean(losses))
+
+
+def sar_batch() -> list[paddle.Tensor]:
+    """[image, label_ctc, label_sar, length, valid_ratio]; the label of CTC must not be read."""
+    rest = [np.zeros((2, 3)), np.full((2, 5), 99), SAR_LABELS, np.array([2, 1]), np.ones(2)]
+    return [paddle.to_tensor(each) for each in rest]
+
+
+def test_sar_loss_alone():
+    loss = build_loss({"name": "SARLoss", "ignore_index": PADDING})
+    single = [each for index, each in enumerate(sar_batch()) if index != 1]
+    assert float(loss(paddle.to_tensor(sar_logits()), single)["loss"]) == pytest.approx(
+        naive_sar(sar_logits()), rel=1e-5
     )
-    for index, (model, heads) in enumerate(values.items()):
-        alone = build_loss({"name": "CTCLoss"})(tensor(heads["ctc"]), [given[0], given[1], given[3]])
-        assert float(ctc[f"loss_ctc_{model}_{index}"]) == pytest.approx(float(alone["loss"]), rel=1e-6)
-        alone = build_loss({"name": "CELoss"})(tensor(heads["gtc"]), [given[0], given[2], given[3]])
-        assert float(nrtr[f"loss_nrtr_{model}_{index}"]) == pytest.approx(float(alone["loss"]), rel=1e-6)
-    parts = [float(value) for key, value in ctc.items() if key != "loss"]
-    assert float(ctc["loss"]) == pytest.approx(sum(parts), rel=1e-6)
+    assert loss.required_outputs() == {(None, "sar")}
+
+
+def test_sar_loss_in_multi_loss():
+    entries = [{"SARLoss": {"ignore_index": PADDING}}]
+    loss = build_loss({"name": "MultiLoss", "loss_config_list": entries, "weight_2": 0.5})
+    parts = loss({"sar": paddle.to_tensor(sar_logits())}, sar_batch())
+    assert float(parts["loss"]) == pytest.approx(0.5 * naive_sar(sar_logits()), rel=1e-5)
+
+
+def test_sar_loss_of_sub_models():
+    options = {"model_name_list": ["Student", "Teacher"], "key": "head_out", "multi_head": True}
+    entry = {"DistillationSARLoss": {"weight": 1.0, **options, "ignore_index": PADDING}}
+    loss = build_loss({"name": "CombinedLoss", "loss_config_list": [entry]})
+    other = sar_logits()[::-1].copy()
+    outputs = {
+        name: {"head_out": {"sar": paddle.to_tensor(value)}}
+        for name, value in (("Student", sar_logits()), ("Teacher", other))
+    }
+    parts = loss(outputs, sar_batch())
+    assert float(parts["loss_sar_Student_0"]) == pytest.approx(naive_sar(sar_logits()), rel=1e-5)
+    assert float(parts["loss_sar_Teacher_1"]) == pytest.approx(naive_sar(other), rel=1e-5)
+    assert loss.required_outputs() == {("Student", "sar"), ("Teacher", "sar")}
+
+
+def test_labels_of_another_length_are_refused():
+    loss = build_loss({"name": "SARLoss", "ignore_index": PADDING})
+    single = [each for index, each in enumerate(sar_batch()) if index != 1]
+    with pytest.raises(ModelError) as error:
+        loss(paddle.to_tensor(sar_logits()[:, :3]), single)
+    assert error.value.code == "shape_mismatch"

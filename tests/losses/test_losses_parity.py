@@ -1,7 +1,5 @@
 """PaddleOCR's own numbers: each loss's value by its key, and its gradient for the student."""
 
-from __future__ import annotations
-
 import numpy as np
 import paddle
 import pytest
@@ -36,7 +34,7 @@ def batch() -> list[paddle.Tensor]:
 
 
 @pytest.mark.parametrize("name", sorted(CASE.info["losses"]))
-def test_value_keys_and_gradient(name: str) -> None:
+def test_value_keys_and_gradient(name):
     expected = CASE.info["losses"][name]
     loss_name = name.partition("+")[0]
     loss = build_loss({"name": "CombinedLoss", "loss_config_list": [{loss_name: expected["config"]}]})
@@ -59,7 +57,7 @@ def test_value_keys_and_gradient(name: str) -> None:
         )
 
 
-def test_multi_loss() -> None:
+def test_multi_loss():
     loss = build_loss({"name": "MultiLoss", "loss_config_list": [{"CTCLoss": None}, {"NRTRLoss": None}]})
     values = loss(predictions()["Student"]["head_out"], batch())
     expected = SINGLE.info["multi_loss"]

@@ -1,7 +1,5 @@
 """What is checked when a loss is built, which outputs it requires, and how parts are added up."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -12,8 +10,9 @@ import pytest
 from error_codes import raises_code
 from loss_inputs import PAIRS, batch, outputs, predictions
 
+from ppocr_ext.charset import Charset
 from ppocr_ext.errors import ConfigError, UnknownComponentError
-from ppocr_ext.losses import build_loss
+from ppocr_ext.losses import Loss, LossContext, build_loss, required_outputs
 from ppocr_ext.registry import LOSSES
 
 OFFICIAL = {
@@ -50,7 +49,7 @@ class Popping(paddle.nn.Layer):
 
 
 @pytest.fixture()
-def foreign(monkeypatch: pytest.MonkeyPatch) -> None:
+def foreign(monkeypatch):
     found = {"BareTensor": BareTensor, "Popping": Popping}
     monkeypatch.setattr(LOSSES, "_find_foreign", found.get)
     monkeypatch.setattr(LOSSES, "_foreign_names", lambda: found)
@@ -69,33 +68,22 @@ def frozen(value: Any) -> Any:
     return value
 
 
-def test_official_distillation_adds_up_and_leaves_its_config() -> None:
+def test_official_distillation_adds_up_and_leaves_its_config():
     config = copy.deepcopy(OFFICIAL)
     values = build_loss(config)(predictions(outputs()), batch())
     assert config == OFFICIAL
     assert list(values) == ["dkd_0", "loss_ctc_Student_0", "loss_nrtr_Student_0", "ctc_logits_0", "loss"]
     parts = [float(value) for key, value in values.items() if key != "loss"]
     assert float(values["loss"]) == pytest.approx(sum(parts), rel=1e-6)
-    frozen_values = build_loss(frozen(OFFICIAL))(predictions(outputs()), batch())
-    assert float(frozen_values["loss"]) == float(values["loss"])
+    frozen_loss = build_loss(frozen(OFFICIAL))
+    assert float(frozen_loss(predictions(outputs()), batch())["loss"]) == float(values["loss"])
+    assert frozen_loss.required_outputs() == {(m, h) for m in ("Student", "Teacher") for h in ("ctc", "gtc")}
+    config["loss_config_list"][0]["DistillationDKDLoss"]["weight"] = 0.3
+    thrice = build_loss(config)(predictions(outputs()), batch())
+    assert float(thrice["dkd_0"]) == pytest.approx(3 * float(values["dkd_0"]), rel=1e-5)
 
 
-def test_official_distillation_reads_both_heads() -> None:
-    both = {(model, head) for model in ("Student", "Teacher") for head in ("ctc", "gtc")}
-    assert build_loss(OFFICIAL).required_outputs() == both
-
-
-def test_weights_are_applied_to_parts() -> None:
-    [dkd] = OFFICIAL["loss_config_list"][:1]
-    once = build_loss({"name": "CombinedLoss", "loss_config_list": [dkd]})
-    options = {**dkd["DistillationDKDLoss"], "weight": 0.3}
-    thrice = build_loss({"name": "CombinedLoss", "loss_config_list": [{"DistillationDKDLoss": options}]})
-    small, large = (loss(predictions(outputs()), batch()) for loss in (once, thrice))
-    for key in ("dkd_0", "loss"):
-        assert float(large[key]) == pytest.approx(3 * float(small[key]), rel=1e-5)
-
-
-def test_a_bare_tensor_is_logged_by_the_name_of_its_loss(foreign: None) -> None:
+def test_a_bare_tensor_is_logged_by_the_name_of_its_loss(foreign):
     values = combined({"BareTensor": {"weight": 0.5}}, {"BareTensor": {"weight": 1.0}})({}, [])
     assert {key: float(value) for key, value in values.items()} == {
         "BareTensor": 1.5,
@@ -104,14 +92,7 @@ def test_a_bare_tensor_is_logged_by_the_name_of_its_loss(foreign: None) -> None:
     }
 
 
-def test_a_loss_without_parts_is_logged_by_its_name() -> None:
-    predicts, labels = predictions(outputs())["Student"]["head_out"]["ctc"], batch()
-    values = combined({"CTCLoss": {"weight": 2.0}})(predicts, [labels[0], labels[1], labels[3]])
-    assert set(values) == {"CTCLoss", "loss"}
-    assert float(values["CTCLoss"]) == float(values["loss"])
-
-
-def test_two_parts_of_one_name_are_both_logged() -> None:
+def test_two_parts_of_one_name_are_both_logged():
     dml = {"weight": 1.0, "model_name_pairs": PAIRS, "key": "head_out", "multi_head": True,
            "act": "softmax", "use_log": True}  # fmt: skip
     values = combined({"DistillationDMLLoss": {**dml, "dis_head": "ctc"}},
@@ -120,7 +101,7 @@ def test_two_parts_of_one_name_are_both_logged() -> None:
     assert float(values["loss"]) == pytest.approx(float(values["dml_0"]) + float(values["dml_0#2"]), rel=1e-6)
 
 
-def test_a_foreign_loss_gets_dicts_of_its_own(foreign: None) -> None:
+def test_a_foreign_loss_gets_dicts_of_its_own(foreign):
     entry = {"Popping": {"weight": 2.0, "inner": {"value": 5}}}
     loss = combined(entry)
     assert entry == {"Popping": {"weight": 2.0, "inner": {"value": 5}}}
@@ -129,7 +110,7 @@ def test_a_foreign_loss_gets_dicts_of_its_own(foreign: None) -> None:
     assert float(build_loss(frozen({"name": "Popping", "inner": {"value": 4}}))({}, [])["loss"]) == 4.0
 
 
-def test_a_loss_that_does_not_tell_requires_everything(foreign: None) -> None:
+def test_a_loss_that_does_not_tell_requires_everything(foreign):
     assert combined({"CTCLoss": {"weight": 1}}).required_outputs() == {(None, "ctc")}
     assert combined({"CTCLoss": {"weight": 1}}, {"BareTensor": {"weight": 1}}).required_outputs() is None
 
@@ -159,7 +140,7 @@ def test_a_loss_that_does_not_tell_requires_everything(foreign: None) -> None:
     ("DistillationDistanceLoss", {"model_name_pairs": [["A", "B"]], "key": "hidden_states"},
      {(model, out) for model in "AB" for out in ("ctc", "gtc", "sar", "neck", "backbone")}),
 ])  # fmt: skip
-def test_required_outputs(name: str, options: dict[str, Any], expected: set[tuple[str | None, str]]) -> None:
+def test_required_outputs(name, options, expected):
     assert build_loss({"name": name, **options}).required_outputs() == expected
 
 
@@ -191,12 +172,12 @@ def test_required_outputs(name: str, options: dict[str, Any], expected: set[tupl
     ({"name": "DistillationDistanceLoss", "model_name_pairs": PAIRS, "mode": "l3"}, "bad_value", "'l3'"),
     ({"name": "CTCFrameKDLoss", "model_name_pairs": PAIRS, "temperatur": 2.0}, "unknown_key", "'temperature'"),
 ])  # fmt: skip
-def test_what_cannot_work_is_refused_when_built(config: dict[str, Any], code: str, found: str) -> None:
+def test_what_cannot_work_is_refused_when_built(config, code, found):
     with raises_code(ConfigError, code, found):
         build_loss(config)
 
 
-def test_an_unknown_loss_is_named_with_the_near_one() -> None:
+def test_an_unknown_loss_is_named_with_the_near_one():
     with raises_code(
         UnknownComponentError, "unknown_component", "DistilationCTCLoss", "'DistillationCTCLoss'"
     ):
@@ -216,27 +197,22 @@ LISTED = {"key": "head_out", "multi_head": True}
     ("CTCFrameKDLoss", {"model_name_pairs": PAIRS, "key": "head_out"},
      "wrong_output", ("Student.head_out", "multi_head: true")),
 ])  # fmt: skip
-def test_missing_outputs_are_named_when_called(
-    name: str, options: dict[str, Any], code: str, facts: tuple[str, ...]
-) -> None:
+def test_missing_outputs_are_named_when_called(name, options, code, facts):
     with raises_code(ConfigError, code, *facts):
         build_loss({"name": name, **options})(predictions(outputs()), batch())
 
 
-def test_predictions_of_a_single_model_are_explained() -> None:
+def test_outputs_of_another_model_are_explained():
     loss = build_loss({"name": "DistillationCTCLoss", "model_name_list": ["Student"]})
     with raises_code(ConfigError, "missing_output", "Tensor", "DistillationModel"):
         loss(paddle.ones([1, 2, 3]), batch())
-
-
-def test_multi_loss_names_the_missing_branch() -> None:
     loss = build_loss({"name": "MultiLoss", "loss_config_list": [{"CTCLoss": None}, {"NRTRLoss": None}]})
     head_out = predictions(outputs())["Student"]["head_out"]
     with raises_code(ConfigError, "missing_output", "NRTRLoss", "'gtc'"):
         loss({"ctc": head_out["ctc"]}, batch())
 
 
-def test_multi_loss_weighs_its_branches() -> None:
+def test_multi_loss_weighs_its_branches():
     listed = [{"CTCLoss": None}, {"NRTRLoss": {"smoothing": False}}]
     head_out, labels = predictions(outputs())["Student"]["head_out"], batch()
     plain = build_loss({"name": "MultiLoss", "loss_config_list": listed})(head_out, labels)
@@ -246,3 +222,66 @@ def test_multi_loss_weighs_its_branches() -> None:
     assert float(weighed["CTCLoss"]) == pytest.approx(2 * float(plain["CTCLoss"]))
     assert float(weighed["NRTRLoss"]) == pytest.approx(0.5 * float(plain["NRTRLoss"]))
     assert float(weighed["loss"]) == pytest.approx(float(weighed["CTCLoss"]) + float(weighed["NRTRLoss"]))
+
+
+CONTEXT = LossContext(Charset(tuple("abc")), {"Student": 7})
+
+
+class New(Loss):
+    """A loss that takes the context."""
+
+    def __init__(self, model: str = "Student", context: LossContext | None = None) -> None:
+        super().__init__()
+        self.size = None if context is None else context.feature_size(model)
+
+    def forward(self, predicts: Any, batch: Any) -> dict[str, paddle.Tensor]:
+        return {"loss": paddle.to_tensor(1.0)}
+
+
+class Telling(New):
+    """A loss that says what it requires."""
+
+    def required_outputs(self) -> set[tuple[str | None, str]]:
+        return {("Student", "ctc")}
+
+
+class AnyOptions(Loss):
+    """A loss that passes on what it does not know, as PaddleOCR's do."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self.options = options
+
+    def forward(self, predicts: Any, batch: Any) -> dict[str, paddle.Tensor]:
+        return {"loss": paddle.to_tensor(1.0)}
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch):
+    monkeypatch.setattr(
+        LOSSES, "_own", {**LOSSES._own, **{c.__name__: c for c in (New, AnyOptions, Telling)}}
+    )
+
+
+def combined_names(*names: str) -> dict[str, Any]:
+    return {"name": "CombinedLoss", "loss_config_list": [{name: {"weight": 1.0}} for name in names]}
+
+
+def test_the_outputs_that_a_plugin_requires_are_known():
+    assert build_loss({"name": "Telling"}).required_outputs() == {("Student", "ctc")}
+    assert build_loss(combined_names("Telling", "CTCLoss")).required_outputs() == {
+        ("Student", "ctc"),
+        (None, "ctc"),
+    }
+    assert build_loss(combined_names("Telling", "New")).required_outputs() is None
+    assert required_outputs(object()) is None
+
+
+def test_a_plugin_gets_the_context_if_its_constructor_takes_it():
+    [(_, _, inner)] = build_loss(combined_names("New"), CONTEXT).losses
+    assert inner.size == 7
+    assert build_loss({"name": "New"}).size is None
+
+
+def test_a_loss_with_any_options_gets_no_context():
+    assert build_loss({"name": "AnyOptions", "beta": 2}, CONTEXT).options == {"beta": 2}

@@ -1,7 +1,5 @@
 """A plugin: components that know nothing of ours but the registry, written as PaddleOCR's are."""
 
-from __future__ import annotations
-
 import paddle.nn.functional as F
 from paddle import nn
 

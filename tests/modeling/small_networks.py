@@ -1,7 +1,5 @@
 """Configs of networks small enough for unit tests, and inputs for them."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

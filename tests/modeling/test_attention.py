@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import paddle
 import paddle.nn.functional as F
@@ -8,15 +6,7 @@ from paddle import nn
 
 from ppocr_ext.modeling import layers
 from ppocr_ext.modeling.heads.nrtr_head import causal_mask
-from ppocr_ext.modeling.layers import (
-    Conv2D,
-    DropPath,
-    Linear,
-    SelfAttention,
-    attend,
-    merge_heads,
-    split_heads,
-)
+from ppocr_ext.modeling.layers import Conv2D, DropPath, Linear, SelfAttention, attend
 
 
 def naive_attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, causal: bool) -> np.ndarray:
@@ -32,7 +22,7 @@ def naive_attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, causal: bool) -
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_attend_equals_a_loop_over_queries(causal: bool) -> None:
+def test_attend_equals_a_loop_over_queries(causal):
     rng = np.random.default_rng(0)
     q, k, v = (rng.standard_normal((2, 3, 4, 5)).astype("float32") for _ in range(3))
     mask = causal_mask(5) if causal else None
@@ -40,22 +30,13 @@ def test_attend_equals_a_loop_over_queries(causal: bool) -> None:
     np.testing.assert_allclose(out.numpy(), naive_attention(q, k, v, causal), atol=1e-6)
 
 
-def test_without_gradients_a_batch_in_pieces_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_gradients_a_batch_in_pieces_gives_the_same(monkeypatch):
     q, k, v = (paddle.randn([5, 2, 4, 6]) for _ in range(3))
     whole = attend(q, k, v)
     monkeypatch.setattr(layers, "CPU_SCORES", 2 * 2 * 6 * 6)  # two lines at once, one is left over
     with paddle.no_grad():
         pieces = attend(q, k, v)
     np.testing.assert_allclose(pieces.numpy(), whole.numpy(), atol=1e-6)
-
-
-def test_split_and_merge_are_inverse_and_keep_heads_together() -> None:
-    tokens = paddle.arange(2 * 3 * 8, dtype="float32").reshape([2, 3, 8])
-    first, second = split_heads(tokens, 2, 2)
-    assert first.shape == [2, 2, 2, 3]
-    np.testing.assert_array_equal(first[1, 1, 0].numpy(), tokens[1, :, 2].numpy())
-    np.testing.assert_array_equal(second[0, 0, 1].numpy(), tokens[0, :, 5].numpy())
-    np.testing.assert_array_equal(merge_heads(first).numpy(), tokens[:, :, :4].numpy())
 
 
 def textbook(layer: SelfAttention, tokens: paddle.Tensor) -> paddle.Tensor:
@@ -68,7 +49,7 @@ def textbook(layer: SelfAttention, tokens: paddle.Tensor) -> paddle.Tensor:
     return F.linear(mixed, layer.proj.weight, layer.proj.bias)
 
 
-def test_self_attention_and_its_gradients_equal_the_textbook_form() -> None:
+def test_self_attention_and_its_gradients_equal_the_textbook_form():
     paddle.seed(1)
     layer = SelfAttention(12, 3)
     for parameter in layer.parameters():
@@ -87,7 +68,7 @@ def test_self_attention_and_its_gradients_equal_the_textbook_form() -> None:
 
 
 @pytest.mark.parametrize("shape", [(4, 9), (9, 4), (64, 128)], ids=["wider", "narrower", "few tokens"])
-def test_linear_and_its_gradients_equal_paddles(shape: tuple[int, int]) -> None:
+def test_linear_and_its_gradients_equal_paddles(shape):
     ours, reference = Linear(*shape), nn.Linear(*shape)
     reference.weight.set_value(ours.weight)
     for layer in (ours, reference):
@@ -100,7 +81,7 @@ def test_linear_and_its_gradients_equal_paddles(shape: tuple[int, int]) -> None:
     np.testing.assert_allclose(ours.bias.grad.numpy(), reference.bias.grad.numpy(), atol=1e-5)
 
 
-def test_convolution_and_its_gradients_equal_paddles() -> None:
+def test_convolution_and_its_gradients_equal_paddles():
     ours, reference = Conv2D(4, 6, 3, stride=2, padding=1, groups=2), nn.Conv2D(4, 6, 3, 2, 1, groups=2)
     reference.weight.set_value(ours.weight)
     for layer in (ours, reference):
@@ -113,7 +94,7 @@ def test_convolution_and_its_gradients_equal_paddles() -> None:
     np.testing.assert_allclose(ours.bias.grad.numpy(), reference.bias.grad.numpy(), atol=1e-4)
 
 
-def test_drop_path_drops_whole_lines_and_keeps_the_mean() -> None:
+def test_drop_path_drops_whole_lines_and_keeps_the_mean():
     paddle.seed(0)
     layer = DropPath(0.25)
     kept = layer(paddle.ones([4000, 2, 3])).numpy()

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import copy
 from dataclasses import replace
 from typing import Any
@@ -8,10 +6,10 @@ import paddle
 import pytest
 from error_codes import raises_code
 from parity import load_case
-from small_networks import CLASSES, LONGEST, distillation, images, labels
+from small_networks import CLASSES, distillation, images, labels
 
-from ppocr_ext.errors import ConfigError, ModelError
-from ppocr_ext.modeling import EVAL, TRAIN, DistillationModel, HeadRequest, build_model
+from ppocr_ext.errors import ModelError
+from ppocr_ext.modeling import EVAL, TRAIN, HeadRequest, build_model
 
 CTC = replace(TRAIN, branches=frozenset({"ctc"}))
 NRTR = replace(TRAIN, branches=frozenset({"gtc"}))
@@ -43,7 +41,7 @@ _TEACHER = {
 
 
 @pytest.fixture
-def model() -> DistillationModel:
+def model():
     paddle.seed(0)
     return build_model(distillation())
 
@@ -52,12 +50,7 @@ def snapshot(layer: paddle.nn.Layer) -> dict[str, Any]:
     return {name: value.numpy().copy() for name, value in layer.state_dict().items()}
 
 
-def loss_of(out: dict[str, Any]) -> paddle.Tensor:
-    student, teacher = out["Student"]["head_out"], out["Teacher"]["head_out"]
-    return sum(((student[key] - teacher[key]) ** 2).mean() for key in ("ctc", "gtc"))
-
-
-def test_all_names_and_shapes_of_the_official_model() -> None:
+def test_all_names_and_shapes_of_the_official_model():
     common = {"model_type": "rec", "algorithm": "SVTR_LCNet", "Transform": None, "Head": _HEAD}
     config = {
         "name": "DistillationModel",
@@ -76,28 +69,7 @@ def test_all_names_and_shapes_of_the_official_model() -> None:
     assert config == before
 
 
-def test_a_frozen_teacher_does_not_change_and_still_teaches(model: DistillationModel) -> None:
-    teacher, student = snapshot(model.models["Teacher"]), snapshot(model.models["Student"])
-    optimizer = paddle.optimizer.AdamW(0.01, parameters=model.parameters(), weight_decay=0.1)
-    for _ in range(3):
-        model.train()
-        out = model(images(4), labels(4))
-        assert out["Teacher"]["head_out"]["ctc"].shape == [4, 8, CLASSES]
-        assert out["Teacher"]["head_out"]["ctc_neck"].shape == [4, 8, 16]
-        assert out["Teacher"]["head_out"]["gtc"].shape == [4, LONGEST + 1, CLASSES + 4]
-        assert out["Teacher"]["head_out"]["ctc"].stop_gradient
-        loss_of(out).backward()
-        assert all(p.grad is None for p in model.models["Teacher"].parameters())
-        assert any(p.grad is not None for p in model.models["Student"].parameters())
-        optimizer.step()
-        optimizer.clear_grad()
-    after = model.models["Teacher"].state_dict()
-    assert [name for name, value in teacher.items() if (after[name].numpy() != value).any()] == []
-    changed = model.models["Student"].state_dict()
-    assert sum((changed[name].numpy() != value).any() for name, value in student.items()) > 20
-
-
-def test_a_frozen_teacher_gives_the_same_logits_in_train_and_eval_mode(model: DistillationModel) -> None:
+def test_a_frozen_teacher_gives_the_same_logits_in_train_and_eval_mode(model):
     first, second = (model(images(), labels())["Teacher"]["head_out"]["ctc"] for _ in range(2))
     assert float((first - second).abs().max()) == 0.0
     model.eval()
@@ -107,7 +79,7 @@ def test_a_frozen_teacher_gives_the_same_logits_in_train_and_eval_mode(model: Di
 
 
 @pytest.mark.parametrize("train_frames", [40, "width"])
-def test_a_frozen_teacher_pools_as_its_student_at_every_size(train_frames: int | str) -> None:
+def test_a_frozen_teacher_pools_as_its_student_at_every_size(train_frames):
     """And in evaluation both pool as PaddleOCR does, which PPLCNetV4 can at height 48 only."""
     config = distillation()
     teacher, student = {"name": "PPLCNetV3", "scale": 0.25}, {"name": "PPLCNetV4", "model_size": "tiny"}
@@ -131,7 +103,7 @@ def test_a_frozen_teacher_pools_as_its_student_at_every_size(train_frames: int |
             model(images(1, 32, 480))
 
 
-def test_no_call_of_train_wakes_the_teacher(model: DistillationModel) -> None:
+def test_no_call_of_train_wakes_the_teacher(model):
     teacher = model.models["Teacher"]
     model.train()
     model.models["Teacher"].train()
@@ -145,7 +117,7 @@ def test_no_call_of_train_wakes_the_teacher(model: DistillationModel) -> None:
     assert all((value.numpy() == statistics[name]).all() for name, value in teacher.state_dict().items())
 
 
-def test_only_the_named_models_run_in_eval_mode(model: DistillationModel) -> None:
+def test_only_the_named_models_run_in_eval_mode(model):
     model.eval()
     assert set(model(images())) == {"Teacher", "Student"}
     model = model.using(evaluate={"Student": EVAL})
@@ -162,7 +134,7 @@ def test_only_the_named_models_run_in_eval_mode(model: DistillationModel) -> Non
         model.using(evaluate={"Pupil": EVAL})
 
 
-def test_only_what_is_read_is_computed(model: DistillationModel) -> None:
+def test_only_what_is_read_is_computed(model):
     whole = model
     model = whole.using(train={"Teacher": NRTR, "Student": TRAIN})
     ran = []
@@ -179,9 +151,7 @@ def test_only_what_is_read_is_computed(model: DistillationModel) -> None:
         model.using(train={"Pupil": CTC})
 
 
-def test_features_of_one_sub_model_can_be_asked_for_and_any_callable_may_compute(
-    model: DistillationModel,
-) -> None:
+def test_features_of_one_sub_model_can_be_asked_for_and_any_callable_may_compute(model):
     called = []
 
     def computed(x: Any, data: Any, request: HeadRequest) -> Any:
@@ -195,8 +165,3 @@ def test_features_of_one_sub_model_can_be_asked_for_and_any_callable_may_compute
     assert (features.shape, logits.shape) == ([2, 8, 16], [2, 8, CLASSES])
     assert isinstance(out["Student"]["head_out"]["ctc"], paddle.Tensor)
     assert called == [wanted] and asked.state_dict().keys() == model.state_dict().keys()
-
-
-def test_a_config_without_models_is_an_error() -> None:
-    with raises_code(ConfigError, "missing_key", "Architecture.Models"):
-        build_model({"name": "DistillationModel", "Models": {}})

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import copy
 
 import numpy as np
@@ -22,7 +20,7 @@ def with_features(config: dict, mid_channels: int | None) -> dict:
 
 @pytest.mark.parametrize("mid_channels", [None, 6])
 @pytest.mark.parametrize("training", [True, False])
-def test_the_tap_gives_what_return_feats_gives(mid_channels: int | None, training: bool) -> None:
+def test_the_tap_gives_what_return_feats_gives(mid_channels, training):
     model = build_model(with_features(recogniser(), mid_channels))
     model.train() if training else model.eval()
     images, targets = (
@@ -39,7 +37,7 @@ def test_the_tap_gives_what_return_feats_gives(mid_channels: int | None, trainin
     np.testing.assert_allclose((tap.logits if training else scores).numpy(), expected.numpy(), atol=1e-6)
 
 
-def test_the_head_s_output_is_untouched_and_the_hook_is_removed() -> None:
+def test_the_head_s_output_is_untouched_and_the_hook_is_removed():
     head = CTCHead(8, 5)
     head.eval()
     frames = paddle.randn([2, 4, 8])
@@ -63,7 +61,7 @@ class Foreign(paddle.nn.Layer):
         return paddle.nn.functional.softmax(self.fc(x), axis=2)
 
 
-def test_a_foreign_head_is_tapped() -> None:
+def test_a_foreign_head_is_tapped():
     head = type("CTCHead", (Foreign,), {})()
     frames = paddle.randn([2, 4, 8])
     with FeatureTap(paddle.nn.Sequential(head)) as tap:
@@ -72,11 +70,8 @@ def test_a_foreign_head_is_tapped() -> None:
     np.testing.assert_allclose(tap.logits.numpy(), head.fc(frames).numpy())
 
 
-def test_a_network_without_ctc_head_is_refused() -> None:
+def test_a_network_without_one_ctc_head_is_refused():
     with raises_code(ModelError, "no_ctc_head", "Linear"):
         FeatureTap(paddle.nn.Linear(2, 2))
-
-
-def test_several_heads_ask_for_a_name() -> None:
     with raises_code(ModelError, "several_ctc_heads", 2, "Teacher"):
         FeatureTap(build_model(distillation()))

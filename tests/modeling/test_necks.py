@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import paddle
 import pytest
@@ -11,7 +9,7 @@ from ppocr_ext.modeling.necks import SequenceEncoder, is_narrow, narrow_necks
 from ppocr_ext.registry import NECKS
 
 
-def test_reshape_gives_the_columns_as_frames() -> None:
+def test_reshape_gives_the_columns_as_frames():
     neck = build_neck({"name": "SequenceEncoder", "encoder_type": "reshape", "in_channels": 5})
     features = paddle.randn([2, 5, 1, 7])
     assert neck.out_channels == 5
@@ -20,7 +18,7 @@ def test_reshape_gives_the_columns_as_frames() -> None:
 
 
 @pytest.mark.parametrize("use_guide", [True, False])
-def test_use_guide_keeps_the_gradient_from_the_backbone(use_guide: bool) -> None:
+def test_use_guide_keeps_the_gradient_from_the_backbone(use_guide):
     neck = SequenceEncoder(16, "svtr", dims=8, depth=1, hidden_dims=16, use_guide=use_guide)
     features = paddle.randn([2, 16, 1, 7])
     features.stop_gradient = False
@@ -31,12 +29,12 @@ def test_use_guide_keeps_the_gradient_from_the_backbone(use_guide: bool) -> None
     assert neck.encoder.conv1.conv.weight.grad is not None
 
 
-def test_features_that_are_no_line_are_named() -> None:
+def test_features_that_are_no_line_are_named():
     with raises_code(ModelError, "shape_mismatch", [2, 5, 3, 7], "use_pool"):
         SequenceEncoder(5, "reshape")(paddle.randn([2, 5, 3, 7]))
 
 
-def test_unknown_encoders_and_misspelt_options_are_errors() -> None:
+def test_unknown_encoders_and_misspelt_options_are_errors():
     with raises_code(ModelError, "unsupported_component", "'lstm'", "svtr", "reshape"):
         SequenceEncoder(16, "lstm")
     with raises_code(ConfigError, "unknown_key", "hiden_dims", "hidden_dims"):
@@ -45,7 +43,7 @@ def test_unknown_encoders_and_misspelt_options_are_errors() -> None:
         SequenceEncoder(16, "svtr", hidden_dims=12)
 
 
-def test_an_encoder_that_ours_lacks_is_the_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_encoder_that_ours_lacks_is_the_hosts(monkeypatch):
     class Theirs:
         def __init__(self, in_channels: int, encoder_type: str, hidden_size: int) -> None:
             self.options = (in_channels, encoder_type, hidden_size)
@@ -68,11 +66,11 @@ def test_an_encoder_that_ours_lacks_is_the_hosts(monkeypatch: pytest.MonkeyPatch
     [(16, 11, False), (12, 11, False), (16, 63, True), (8, 63, True), (8, 11, False)]
     + [(24, 6625, True), (48, 6625, False), (60, 18385, False), (30, 37, False)],
 )
-def test_which_neck_is_too_narrow(channels: int, classes: int, narrow: bool) -> None:
+def test_which_neck_is_too_narrow(channels, classes, narrow):
     assert is_narrow(channels, classes) is narrow
 
 
-def test_a_narrow_neck_is_named_if_it_is_trained() -> None:
+def test_a_narrow_neck_is_named_if_it_is_trained():
     neck = SequenceEncoder(128, "svtr", dims=8, depth=1, hidden_dims=16)
     [said] = narrow_necks(neck, 63)
     assert "16 channels" in said and "lightsvtr" in said

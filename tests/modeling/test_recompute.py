@@ -5,9 +5,8 @@ import copy
 import numpy as np
 import paddle
 import pytest
-from small_networks import images, labels, recogniser
+from small_networks import images
 
-from ppocr_ext.modeling import BaseModel
 from ppocr_ext.modeling.models import build_backbone
 from ppocr_ext.modeling.recompute import Recomputable, recompute_blocks
 
@@ -57,18 +56,6 @@ def test_a_backbone_is_the_same(options):
     paddle.seed(0)
     network = build_backbone({**options, "in_channels": 3})
     assert_same(network, lambda network: [network(images())])
-
-
-def test_a_recogniser_is_the_same():
-    paddle.seed(0)
-    network = BaseModel(recogniser())
-    data = labels()
-
-    def forward(network):
-        heads = network(images(), data=data)["head_out"]
-        return [heads["ctc"], heads["gtc"]]
-
-    assert_same(network, forward)
 
 
 class Counted(Recomputable):

@@ -1,13 +1,9 @@
-from __future__ import annotations
-
 import logging
 from typing import Any
 
-import numpy as np
 import paddle
-import pytest
 from error_codes import raises_code
-from small_networks import images, labels, recogniser
+from small_networks import recogniser
 
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.modeling import apply_to_static, build_model
@@ -20,7 +16,7 @@ def settings(**changes: Any) -> dict[str, Any]:
     return {"Global": options, "Architecture": recogniser()}
 
 
-def test_the_inputs_of_compiled_training_are_paddleocrs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_inputs_of_compiled_training_are_paddleocrs(monkeypatch):
     asked: list[Any] = []
     monkeypatch.setattr(
         paddle.jit, "to_static", lambda model, input_spec, full_graph: asked.extend(input_spec)
@@ -32,27 +28,12 @@ def test_the_inputs_of_compiled_training_are_paddleocrs(monkeypatch: pytest.Monk
     assert [spec.dtype for spec in data] == [paddle.int64, paddle.int64, paddle.int64, paddle.float64]
 
 
-@pytest.mark.e2e
-def test_training_can_be_compiled() -> None:
-    config = recogniser()
-    config["Backbone"]["drop_path_rate"] = 0.0
-    config["Head"]["head_list"][0]["CTCHead"]["Neck"].update(drop_rate=0.0, attn_drop_rate=0.0)
-    model = build_model(config)
-    expected = model(images(), labels())["head_out"]
-    compiled = apply_to_static(model, settings(), LOGGER)
-    out = compiled(images(), labels())["head_out"]
-    np.testing.assert_allclose(out["ctc"].numpy(), expected["ctc"].numpy(), atol=1e-4)
-    assert out["gtc"].shape == expected["gtc"].shape
-    (out["ctc"].mean() + out["gtc"].mean()).backward()
-    assert model.backbone.pope.patch_embed[0].conv.weight.grad is not None
-
-
-def test_nothing_happens_unless_asked() -> None:
+def test_nothing_happens_unless_asked():
     model = build_model(recogniser())
     assert apply_to_static(model, settings(to_static=False), LOGGER) is model
 
 
-def test_what_is_missing_is_named() -> None:
+def test_what_is_missing_is_named():
     model = build_model(recogniser())
     config = settings()
     del config["Global"]["d2s_train_image_shape"]

@@ -1,7 +1,5 @@
 """Freezing by patterns and rates by part: what is trained, what moves, and what a wrong pattern says."""
 
-from __future__ import annotations
-
 import hashlib
 
 import numpy as np
@@ -14,18 +12,14 @@ from paddle import nn
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.modeling import DistillationModel, build_model
 from ppocr_ext.optim import build_optimizer
-from ppocr_ext.optim.optimizers import (
-    parts_table,
-    set_rates,
-    trained_parts,
-)
+from ppocr_ext.optim.optimizers import parts_table, set_rates, trained_parts
 from ppocr_ext.run.freezing import freeze_parameters, layers_held_in_eval
 
 CASE = read_case("model_v4_v5_mobile_reduced")
 
 
 @pytest.fixture
-def network() -> nn.Layer:
+def network():
     paddle.seed(1)
     return build_model(CASE["config"])
 
@@ -53,7 +47,7 @@ def train_a_step(network: nn.Layer, **options: object) -> None:
     optimizer.clear_grad()
 
 
-def test_a_frozen_backbone_does_not_move_and_the_head_does(network: nn.Layer) -> None:
+def test_a_frozen_backbone_does_not_move_and_the_head_does(network):
     names = freeze_parameters(network, ["backbone.*"])
     assert names and all(name.startswith("backbone.") for name in names)
     network.hold_in_eval(layers_held_in_eval(network))
@@ -63,28 +57,19 @@ def test_a_frozen_backbone_does_not_move_and_the_head_does(network: nn.Layer) ->
     assert digest(network, "head.") != head
 
 
-def test_only_single_layers_are_held(network: nn.Layer) -> None:
+def test_only_single_layers_are_held(network):
     freeze_parameters(network, ["backbone.*"])
     network.hold_in_eval(layers_held_in_eval(network))
     network.train()
     assert network.training and network.backbone.training and network.head.training
+    assert layers_held_in_eval(network) != []
     held = [layer for layer in network.sublayers() if not layer.training]
     assert {type(layer).__name__ for layer in held} == {"BatchNorm2D"}
     frames = network(image(CASE, 32, 480), labels())["ctc"].shape[1]
     assert frames == 40  # of train mode, whatever the width
 
 
-def test_a_wrapper_that_sets_all_flags_is_overruled(network: nn.Layer) -> None:
-    freeze_parameters(network, ["backbone.*"])
-    network.hold_in_eval(layers_held_in_eval(network))
-    for layer in network.sublayers(include_self=True):
-        layer.training = True
-    before = digest(network, "backbone.")
-    network(image(CASE, 48, 160), labels())
-    assert digest(network, "backbone.") == before
-
-
-def test_a_layer_without_parameters_follows_the_one_that_holds_it(network: nn.Layer) -> None:
+def test_a_layer_without_parameters_follows_the_one_that_holds_it(network):
     freeze_parameters(network, ["head.ctc_encoder.*"])
     held = layers_held_in_eval(network)
     names = {name for name, layer in network.named_sublayers() if any(layer is each for each in held)}
@@ -92,12 +77,7 @@ def test_a_layer_without_parameters_follows_the_one_that_holds_it(network: nn.La
     assert all(name.startswith("head.ctc_encoder.") for name in names)
 
 
-def test_nothing_is_held_where_something_is_trained(network: nn.Layer) -> None:
-    freeze_parameters(network, ["backbone.*.weight"])
-    assert layers_held_in_eval(network) == []
-
-
-def test_the_networks_own_rates_are_multiplied(network: nn.Layer) -> None:
+def test_the_networks_own_rates_are_multiplied(network):
     set_rates(network, {"backbone.*": 0.5})
     rates = {name: each.optimize_attr["learning_rate"] for name, each in network.named_parameters()}
     assert rates["backbone.blocks2.0.dw_conv.lab.scale"] == pytest.approx(0.05)
@@ -113,7 +93,7 @@ def test_the_networks_own_rates_are_multiplied(network: nn.Layer) -> None:
     ],
     ids=lambda options: options["name"],
 )
-def test_no_dropout_is_left_in_a_frozen_backbone(backbone: dict[str, object]) -> None:
+def test_no_dropout_is_left_in_a_frozen_backbone(backbone):
     """In train mode it then computes what it computes in eval mode, twice the same."""
     small = {"depth": [1, 1, 1], "embed_dim": [32, 32, 32], "num_heads": [1, 1, 1], "mixer": ["Global"] * 3}
     if backbone["name"] == "SVTRv2":
@@ -143,14 +123,14 @@ def test_no_dropout_is_left_in_a_frozen_backbone(backbone: dict[str, object]) ->
         ("Student.backbone.*", "'backbone.*'"),
     ],
 )
-def test_a_pattern_that_matches_nothing(network: nn.Layer, pattern: str, hint: str) -> None:
+def test_a_pattern_that_matches_nothing(network, pattern, hint):
     with raises_code(ConfigError, "no_match", hint):
         freeze_parameters(network, [pattern])
     with raises_code(ConfigError, "no_match", hint):
         set_rates(network, {pattern: 0.1})
 
 
-def test_a_distillation_needs_the_sub_model() -> None:
+def test_a_distillation_needs_the_sub_model():
     def model(teacher: dict) -> DistillationModel:
         return DistillationModel({"Models": {"Teacher": teacher, "Student": CASE["config"]}})
 
@@ -165,7 +145,7 @@ def test_a_distillation_needs_the_sub_model() -> None:
     assert "Student.backbone.*" in str(error.value) and "Teacher" not in str(error.value)
 
 
-def test_the_table_of_parts(network: nn.Layer) -> None:
+def test_the_table_of_parts(network):
     freeze_parameters(network, ["backbone.*"])
     set_rates(network, {"head.ctc_head.*": 0.1})
     rows = {part.name: part for part in trained_parts(network)}

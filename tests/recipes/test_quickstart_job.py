@@ -1,7 +1,5 @@
 """The student of the quickstart beside its teacher: a process that is waited for, stopped, and believed if it fails."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

@@ -1,8 +1,5 @@
 """A cache is built, continued and shared; a training with it has the losses of the live teacher."""
 
-from __future__ import annotations
-
-import json
 import shutil
 import sys
 from collections.abc import Callable
@@ -15,7 +12,7 @@ import paddle
 import pytest
 import yaml
 from error_codes import raises_code
-from tiny_runs import tiny_config
+from tiny_runs import metrics, tiny_config
 
 from ppocr_ext.cli.main import main
 from ppocr_ext.config import Config
@@ -41,7 +38,7 @@ Make = Callable[..., Config]
 
 
 @pytest.fixture(scope="module")
-def distill(captchas: Path) -> Make:
+def distill(captchas):
     """``distill(folder, **values)``: a distillation with RecAug; the weights of its teacher follow from the seed."""
     section = tiny_config(captchas, captchas).thaw()["Train"]
     section["dataset"]["transforms"].insert(1, {"RecAug": {"tia_prob": 0.8}})
@@ -54,7 +51,7 @@ def distill(captchas: Path) -> Make:
 
 
 @pytest.fixture(scope="module")
-def cache(distill: Make, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def cache(distill, tmp_path_factory):
     """Two views of 24 samples."""
     folder = tmp_path_factory.mktemp("built") / "cache"
     build(distill(folder.parent), folder)
@@ -72,11 +69,6 @@ def shards(folder: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in folder.glob("*.shard")}
 
 
-def steps(folder: Path) -> list[dict[str, Any]]:
-    lines = map(json.loads, (folder / "run" / "metrics.jsonl").read_text().splitlines())
-    return [line for line in lines if "losses" in line]
-
-
 def test_a_training_has_the_losses_of_the_live_teacher(cache, distill, tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     shutil.copy(cache / "cache.json", tmp_path / "empty")
@@ -84,7 +76,7 @@ def test_a_training_has_the_losses_of_the_live_teacher(cache, distill, tmp_path,
     for folder in (cache, tmp_path / "empty"):
         where = tmp_path / f"{folder.name}_run"
         train(distill(where, **{"Train.teacher_cache": str(folder)}))
-        found[folder.name] = steps(where)
+        found[folder.name] = metrics(where / "run", "train")
     assert len(found["cache"]) == len(found["empty"]) == 6
     for cached, live in zip(found["cache"], found["empty"], strict=True):
         assert (cached["teacher_cached"], live["teacher_cached"]) == (1.0, 0.0)
@@ -149,6 +141,8 @@ def test_only_what_is_missing_is_built_again(cache, distill, tmp_path, caplog):
     build_cache(distill(tmp_path), builder, options)
     assert sum(lost.name in record.getMessage() for record in caplog.records) == 1
     assert shards(folder) == before and kept.stat().st_mtime_ns == age
+    with raises_code(DataError, "other_cache", "views"):
+        CacheBuilder(distill(tmp_path), CacheOptions(folder, views=3))
     kept.parent.joinpath("cache.json").unlink()
     with raises_code(DataError, "other_cache", "cache.json"):
         CacheBuilder(distill(tmp_path), options)
@@ -175,11 +169,6 @@ def test_a_teacher_whose_code_has_changed_is_compared_with_its_cache(cache, dist
     monkeypatch.setattr(sys.modules["ppocr_ext"], "__file__", __file__)  # as of another version
     with raises_code(DataError, "other_cache", "code"):
         CacheBuilder(distill(tmp_path), CacheOptions(cache, views=2))
-
-
-def test_another_number_of_views_is_another_cache(cache, distill, tmp_path):
-    with raises_code(DataError, "other_cache", "views"):
-        CacheBuilder(distill(tmp_path), CacheOptions(cache, views=3))
 
 
 def test_two_processes_write_what_one_writes(cache, distill, tmp_path):
@@ -227,27 +216,3 @@ def test_the_command_estimates_builds_and_says_how_to_use_it(distill, tmp_path, 
     printed = capsys.readouterr().out
     assert f"Train.teacher_cache={folder}" in printed
     assert Store(folder).entries == 24 and not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize(
-    ("processes", "shards_left", "seconds"), [(1, 2, 100), (2, 4, 50), (5, 2, 50), (4, 0, 100)]
-)
-def test_the_processes_that_have_a_shard_share_the_time(
-    processes, shards_left, seconds, tmp_path, capsys, monkeypatch
-):
-    builder = SimpleNamespace(
-        estimate=lambda: (48, 2_000_000, 100.0),
-        pending=[(0, number) for number in range(shards_left)],
-        facts=SimpleNamespace(branches={}),
-    )
-    monkeypatch.setattr("ppocr_ext.recipes.teacher_cache_job.CacheBuilder", lambda *_: builder)
-    (tmp_path / "c.yml").write_text("Global: {}\n")
-    command = ["cache-teacher", "-c", str(tmp_path / "c.yml"), "--output", str(tmp_path / "cache")]
-    assert main([*command, "--processes", str(processes), "--estimate"]) == 0
-    assert f"48 entries in about {seconds} s" in capsys.readouterr().out
-
-
-def test_only_a_frozen_teacher_is_stored(distill, tmp_path):
-    values = {"Architecture.Models.Teacher.freeze_params": False}
-    with raises_code(ConfigError, "no_frozen_model"):
-        CacheBuilder(distill(tmp_path, **values), CacheOptions(tmp_path / "cache"))

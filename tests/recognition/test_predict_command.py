@@ -44,7 +44,7 @@ def test_it_writes_the_file_that_an_evaluation_writes(predict, run, captchas, tm
         code, out, err = predict(captchas / "val_list.txt", "--batch-size", size)
         assert code == 0
         assert out == expected
-        assert "correct: 0 of 10" in err
+        assert "correct: 0 of 10" in err and "best_accuracy.pdparams" in err  # what is logged
     assert len({each.text for each in read_predictions(tmp_path / "eval.tsv")}) > 5
 
 
@@ -53,17 +53,8 @@ def test_a_file_of_either_form_with_characters(predict, exported, images, tmp_pa
     assert rows(text)[0] == ["image", "prediction", "confidence"]
     (image, prediction, confidence) = rows(text)[1]
     assert image == str(images[0]) and prediction
-    code, out, _ = predict(
-        images[0].parent,
-        "--characters",
-        "--output",
-        "a.jsonl",
-        "--engine",
-        "onnx",
-        "--threads",
-        1,
-        source=exported,
-    )
+    options = ["--characters", "--output", "a.jsonl", "--engine", "onnx", "--threads", 1]
+    code, out, _ = predict(images[0].parent, *options, source=exported)
     assert (code, out) == (0, "")
     found = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [each["image"] for each in found] == list(map(str, images))
@@ -188,17 +179,3 @@ def test_bad_input_is_one_message_and_exit_2(predict, images, words, code):
     found, _, err = predict(*[images[0] if word == "IMAGE" else word for word in words])
     assert found == 2
     assert f"[{code}]" in err and "Traceback" not in err
-
-
-def test_logs_and_results_go_to_different_streams(predict, images):
-    code, out, err = predict(images[0])
-    assert code == 0
-    assert len(rows(out)) == 2
-    assert "best_accuracy.pdparams" in err
-
-
-def test_a_killed_or_failing_run_leaves_the_output_as_it_was(predict, images, tmp_path):
-    (tmp_path / "a.tsv").write_text("before")
-    assert predict(images[0], "--batch-size", "-1", "--output", "a.tsv")[0] == 2
-    assert (tmp_path / "a.tsv").read_text() == "before"
-    assert list(tmp_path.glob("*.tmp")) == list(tmp_path.glob(".*.tmp")) == []

@@ -1,7 +1,5 @@
 """The Python of docs/deploy.md, run from top to bottom as a reader would."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path
@@ -19,7 +17,7 @@ def examples() -> list[str]:
 
 
 @pytest.fixture
-def project(run: Path, images: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(run, images, tmp_path, monkeypatch):
     """A folder with what the page speaks of: `output/run` and `scans`."""
     shutil.copytree(run, tmp_path / "output" / "run")
     for ending in ("pdparams", "pdopt", "states"):
@@ -32,9 +30,7 @@ def project(run: Path, images: list[Path], tmp_path: Path, monkeypatch: pytest.M
     return tmp_path
 
 
-def test_the_examples_run_and_give_what_the_page_says(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_examples_run_and_give_what_the_page_says(project, capsys):
     there: dict[str, Any] = {}
     notebook = examples()
     assert len(notebook) >= 6

@@ -5,7 +5,6 @@ import shutil
 import subprocess
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import cv2
 import numpy as np
@@ -22,7 +21,6 @@ from ppocr_ext.config import load
 from ppocr_ext.errors import ConfigError, DataError, WeightsError
 from ppocr_ext.evaluation.evaluate import evaluate
 from ppocr_ext.inference.runners import NetworkEngine
-from ppocr_ext.recognition import recognizer
 from ppocr_ext.recognition.images import WidthPolicy
 from ppocr_ext.recognition.opening import RecognizerParts
 from ppocr_ext.run.run import Run
@@ -173,36 +171,6 @@ class OneFrameIn4:
     def probabilities(self, images):
         columns = images[:, 0].max(axis=1).reshape(len(images), -1, 4).max(axis=2)  # [B, T]
         return np.stack([frames(*((1, 0.9) if white > 0 else (0, 0.8) for white in row)) for row in columns])
-
-
-class Waiting(OneFrameIn4):
-    """An engine that counts its batches, and waits in the ninth of them."""
-
-    def __init__(self):
-        self.calls, self.free = 0, threading.Event()
-
-    def probabilities(self, images):
-        self.calls += 1
-        if self.calls == 9:
-            self.free.wait(HANG)
-        return super().probabilities(images)
-
-
-def test_a_stream_that_is_closed_computes_no_further_batch(monkeypatch):
-    engine = Waiting()
-
-    class Pool(ThreadPoolExecutor):
-        def shutdown(self, wait=True, **options):
-            super().shutdown(wait=False, **options)
-            engine.free.set()  # only now does the ninth batch end
-            super().shutdown(wait=wait)
-
-    monkeypatch.setattr(recognizer, "ThreadPoolExecutor", Pool)
-    parts = RecognizerParts(engine, WidthPolicy("widen", (3, 16, 64)), Charset(("x", "y", "z")))
-    stream = Recognizer(parts).stream([np.zeros((16, 64, 3), np.uint8)] * 24, batch_size=1)
-    assert next(stream).text == ""
-    stream.close()
-    assert engine.calls <= 9  # of the 16 that it has taken
 
 
 @pytest.mark.parametrize(

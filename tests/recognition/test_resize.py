@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 from error_codes import raises_code
 
-from ppocr_ext.config import Config, load
+from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.host import open_host
-from ppocr_ext.io.resources import config_path
 from ppocr_ext.recognition.images import WidthPolicy
 
 OPTIONS = {"pad": {}, "squash": {"padding": False}, "widen": {"eval_mode": True}}
@@ -98,11 +97,6 @@ def test_global_keys_go_over_those_of_the_transform():
     assert WidthPolicy.from_config(config).kind == "widen"
 
 
-def test_shipped_configs_have_a_policy():
-    assert WidthPolicy.from_config(load([config_path("quickstart/student.yml")])).kind == "squash"
-    assert WidthPolicy.from_config(load([config_path("svtrv2/teacher.yml")])).image_shape[1] == 48
-
-
 @pytest.mark.parametrize(
     "listed",
     [
@@ -134,8 +128,7 @@ def test_other_preparation_is_refused(listed):
 
 
 @pytest.mark.parametrize(
-    "policy",
-    [WidthPolicy("squash", (3, 32, 128)), WidthPolicy("widen", (3, 48, 320), "RGB", max_width=3200)],
+    "policy", [WidthPolicy("squash", (3, 32, 128)), WidthPolicy("widen", (3, 48, 320), "RGB", max_width=3200)]
 )
 def test_a_policy_comes_back_from_json(policy):
     assert WidthPolicy.from_json(json.loads(json.dumps(policy.to_json())), "model.json") == policy

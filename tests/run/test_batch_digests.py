@@ -5,8 +5,6 @@ on the versions of OpenCV and NumPy: the size of each image, its labels, and the
 augmentation.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import shutil
@@ -141,7 +139,7 @@ def digests(batches: Iterator[Any]) -> str:
 
 
 @pytest.fixture
-def patched(monkeypatch: pytest.MonkeyPatch):
+def patched(monkeypatch):
     """Replace the image of a sample by its size and random numbers; set the number of processes."""
     keep = open_host().component("operator", "KeepKeys")
     kept = keep.__call__
@@ -178,7 +176,7 @@ def digests_of(images: Path, folder: Path, case: str, patched: Any) -> dict[str,
 
 
 @pytest.fixture(scope="module")
-def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def images(tmp_path_factory):
     """The images of all cases."""
     return make_images(tmp_path_factory.mktemp("images"))
 

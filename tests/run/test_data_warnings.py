@@ -1,8 +1,7 @@
-"""Warnings of usable data with which a training rarely succeeds."""
-
-from __future__ import annotations
+"""Warnings of usable data with which a training rarely succeeds; equal images are compared with all pairs."""
 
 import json
+import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,12 +9,16 @@ import cv2
 import numpy as np
 import pytest
 from error_codes import raises_code
+from lmdb_files import write_lmdb
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.cli.main import main
 from ppocr_ext.config import Config
+from ppocr_ext.data.preflight import check_label_files, check_lmdbs
+from ppocr_ext.data.preflight_report import PreflightReport
+from ppocr_ext.data.sample_rules import SampleRules
 from ppocr_ext.issues import Issue
-from ppocr_ext.run.data_check import run_preflight
+from ppocr_ext.run.data_check import compare_images, run_preflight
 from ppocr_ext.run.frame_counts import FrameCounts
 
 DIGITS = Charset(tuple("0123456789"))
@@ -30,7 +33,7 @@ def flat(folder: Path, count: int) -> Path:
     return file
 
 
-def test_they_are_recorded_also_where_they_are_errors(tiny: Tiny, tmp_path: Path) -> None:
+def test_they_are_recorded_also_where_they_are_errors(tiny, tmp_path):
     values = {
         "Train.dataset.data_dir": str(tmp_path),
         "Train.dataset.label_file_list": [str(flat(tmp_path, 3))],
@@ -42,7 +45,7 @@ def test_they_are_recorded_also_where_they_are_errors(tiny: Tiny, tmp_path: Path
     assert [warning["code"] for warning in json.loads(record.read_text())["warnings"]] == ["flat_image"]
 
 
-def test_config_check_shows_them(tiny: Tiny, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_config_check_shows_them(tiny, tmp_path, capsys):
     values = {
         "Eval.dataset.data_dir": str(tmp_path),
         "Eval.dataset.label_file_list": [str(flat(tmp_path, 2))],
@@ -56,9 +59,7 @@ def test_config_check_shows_them(tiny: Tiny, tmp_path: Path, capsys: pytest.Capt
         assert "no issues" not in said
 
 
-def test_many_images_are_compared_by_path_alone(
-    tiny: Tiny, tmp_path: Path, captchas: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_images_are_compared_by_path_alone(tiny, tmp_path, captchas, monkeypatch):
     """A copy is not found then, and that is said."""
     name, label = (captchas / "train_list.txt").read_text().splitlines()[0].split("\t")
     (tmp_path / "copy.png").write_bytes((captchas / name).read_bytes())
@@ -73,3 +74,111 @@ def test_many_images_are_compared_by_path_alone(
         assert any("compared by path" in text for text in said) == (most == 24)
     run_preflight(config, DIGITS, {"Eval": FrameCounts({})}, report=said.append, warn=found.extend)
     assert len(found) == 1  # an evaluation alone compares nothing
+
+
+RULES = SampleRules(Charset.default(), 5)
+NAMES = ["a.png", "b.png", "c.png", "d.png", "copy_of_a.png", "sub/../b.png", "./c.png", "in/d.png"]
+SAME_PATH = {"sub/../b.png": "b.png", "./c.png": "c.png", "in/d.png": "d.png"}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for number, name in enumerate(NAMES[:4]):
+        cv2.imwrite(str(tmp_path / name), np.full((8, 24, 3), 50 * number, np.uint8))
+    (tmp_path / "copy_of_a.png").write_bytes((tmp_path / "a.png").read_bytes())
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "in").symlink_to(".")
+    return tmp_path
+
+
+def report_of(folder: Path, *files: list[str]) -> PreflightReport:
+    paths = []
+    for number, lines in enumerate(files):
+        paths.append(folder / f"{len(list(folder.glob('*.txt')))}_{number}.txt")
+        paths[-1].write_text("".join(f"{line}\n" for line in lines))
+    return check_label_files(paths, folder, RULES)
+
+
+def pairs(trained: list[list[str]], evaluated: list[list[str]], same: dict[str, str]) -> dict[str, int]:
+    """Count as the documentation says, by comparing each sample with the first of its image."""
+    first: dict[str, tuple[str, int, int]] = {}
+    counts = dict.fromkeys(("trained_samples", "conflicting_labels", "repeated_samples"), 0)
+    for section, files in enumerate((trained, evaluated)):
+        for file, lines in enumerate(files):
+            for line in lines:
+                name, label = line.lower().split("\t")
+                if label == "?":  # cannot be used
+                    continue
+                image = same.get(name, name)
+                known, at_section, at_file = first.setdefault(image, (label, section, file))
+                counts["trained_samples"] += at_section < section
+                counts["conflicting_labels"] += known != label
+                counts["repeated_samples"] += known == label and at_section == section and at_file != file
+    return {kind: count for kind, count in counts.items() if count}
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("by_content", [True, False])
+def test_counts_are_those_of_all_pairs(folder, seed, by_content):
+    draw = random.Random(seed)
+    same = SAME_PATH | ({"copy_of_a.png": "a.png"} if by_content else {})
+
+    def lines() -> list[str]:
+        return [f"{draw.choice(NAMES)}\t{draw.choice('aAb?')}" for _ in range(draw.randint(1, 5))] + [
+            "b.png\tb"
+        ]
+
+    trained, evaluated = [lines(), lines()], [lines(), lines()]
+    found = compare_images([report_of(folder, *trained), report_of(folder, *evaluated)], by_content)
+    assert {kind: count for kind, (count, _) in found.items()} == pairs(trained, evaluated, same)
+
+
+def test_examples_name_both_samples_in_their_order(folder):
+    train = report_of(folder, ["d.png\t1", "nothing", "a.png\t1", "b.png\t2"])
+    evaluated = report_of(folder, ["copy_of_a.png\t3", "c.png\t4", "b.png\t2", *["a.png\t1"] * 9])
+    found = compare_images([train, evaluated], by_content=True)
+    ours, theirs = evaluated.files[0].path, train.files[0].path
+    count, examples = found["trained_samples"]
+    assert count == 11 and examples == [
+        ((f"{theirs}:3", "a.png", "1"), (f"{ours}:1", "copy_of_a.png", "3")),
+        ((f"{theirs}:4", "b.png", "2"), (f"{ours}:3", "b.png", "2")),
+        ((f"{theirs}:3", "a.png", "1"), (f"{ours}:4", "a.png", "1")),
+    ]
+    assert found["conflicting_labels"] == (1, examples[:1])
+
+
+def test_each_image_of_a_line_counts_but_the_line_once(folder):
+    train = report_of(folder, ["a.png\t1", "b.png\t1"])
+    evaluated = report_of(folder, ['["copy_of_a.png", "b.png", "c.png"]\t1'])
+    count, _ = compare_images([train, evaluated], by_content=True)["trained_samples"]
+    assert count == 1
+
+
+@pytest.mark.parametrize("by_content", [True, False])
+def test_lmdbs(tmp_path, by_content):
+    pictures = [
+        cv2.imencode(".png", np.full((8, 24, 3), 50 * number, np.uint8))[1].tobytes() for number in range(4)
+    ]
+    write_lmdb(tmp_path / "train", ["1", "2", "3"], images=dict(enumerate(pictures, start=1)))
+    write_lmdb(tmp_path / "eval", ["1", "3"], images={1: pictures[3], 2: pictures[2]})
+    train, evaluated = (check_lmdbs(tmp_path / name, RULES) for name in ("train", "eval"))
+    expected = {}
+    if by_content:
+        places = f"{tmp_path / 'train'}#3", f"{tmp_path / 'eval'}#2"
+        expected = {
+            "trained_samples": (
+                1,
+                [((places[0], "image-000000003", "3"), (places[1], "image-000000002", "3"))],
+            )
+        }
+    assert compare_images([train, evaluated], by_content) == expected
+    assert compare_images([train, train], by_content)["trained_samples"][0] == 3
+
+
+def test_an_image_that_is_gone_since_the_check_is_compared_by_its_path(folder):
+    train, evaluated = (
+        report_of(folder, ["a.png\t1", "b.png\t1"]),
+        report_of(folder, ["a.png\t1", "c.png\t1"]),
+    )
+    (folder / "a.png").unlink()
+    assert compare_images([train, evaluated], by_content=True)["trained_samples"][0] == 1

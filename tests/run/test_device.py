@@ -1,7 +1,5 @@
 """What a run sets for the CPU."""
 
-from __future__ import annotations
-
 import os
 import sys
 
@@ -21,7 +19,7 @@ INFO = "processor\t: 0\nvendor_id\t: {vendor}\nmodel name\t: some\nflags\t\t: fp
         ("GenuineIntel", "avx avx2", False),
     ],
 )
-def test_amd_processors_with_avx2_are_told_from_others(vendor: str, flags: str, expected: bool) -> None:
+def test_amd_processors_with_avx2_are_told_from_others(vendor, flags, expected):
     assert is_amd_with_avx2(INFO.format(vendor=vendor, flags=flags)) is expected
 
 
@@ -30,7 +28,7 @@ def test_amd_processors_with_avx2_are_told_from_others(vendor: str, flags: str, 
     ("vendor", "given", "expected"),
     [("AuthenticAMD", None, "5"), ("AuthenticAMD", "", ""), ("GenuineIntel", None, None)],
 )
-def test_mkl_is_told_on_a_processor_of_amd_alone(monkeypatch, tmp_path, vendor, given, expected) -> None:
+def test_mkl_is_told_on_a_processor_of_amd_alone(monkeypatch, tmp_path, vendor, given, expected):
     monkeypatch.setenv("MKL_DEBUG_CPU_TYPE", given or "")
     if given is None:
         monkeypatch.delenv("MKL_DEBUG_CPU_TYPE")

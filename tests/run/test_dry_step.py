@@ -1,7 +1,5 @@
 """The dry step: wiring faults are named with their config path, good configs pass, and no trace is left."""
 
-from __future__ import annotations
-
 import copy
 import random
 import string
@@ -248,7 +246,7 @@ WRONG: dict[str, tuple[str, Change, Found]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_does_not_fit_is_named(name: str, request: pytest.FixtureRequest) -> None:
+def test_what_does_not_fit_is_named(name, request):
     config, change, expected = WRONG[name]
     assert found(change(request.getfixturevalue(config))) == expected
 
@@ -285,14 +283,14 @@ RIGHT: dict[str, tuple[str, Change]] = {
 
 
 @pytest.mark.parametrize("name", RIGHT)
-def test_what_fits_raises_nothing(name: str, request: pytest.FixtureRequest) -> None:
+def test_what_fits_raises_nothing(name, request):
     config, change = RIGHT[name]
     assert found(switch_features_on(change(request.getfixturevalue(config)))) == set()
     if name in ("one network", "a distillation"):
         assert found(request.getfixturevalue(config), "eval") == set()
 
 
-def test_frames_that_differ_between_teacher_and_student(two) -> None:
+def test_frames_that_differ_between_teacher_and_student(two):
     """SVTRv2 has W / 8 frames, PPLCNetV3 has 40 in training whatever the width."""
     pairs = {"model_name_pairs": [["Student", "Teacher"]], "key": "head_out", "multi_head": True}
     options = {"weight": 1.0, "act": "softmax", "use_log": True, "dis_head": "ctc"}
@@ -306,7 +304,7 @@ def test_frames_that_differ_between_teacher_and_student(two) -> None:
     assert found(config.with_values({f"{STUDENT}.Backbone.train_frames": "width"})) == set()
 
 
-def test_each_section_pools_as_it_will_be_used(two) -> None:
+def test_each_section_pools_as_it_will_be_used(two):
     """PPLCNetV4 trains images 32 high, a frozen teacher too, but cannot evaluate them."""
     backbone = {"name": "PPLCNetV4", "model_size": "tiny"}
     models = ("Teacher", "Student")
@@ -318,13 +316,13 @@ def test_each_section_pools_as_it_will_be_used(two) -> None:
     assert found(config.with_values({**higher, **ANY_SIZES})) == set()
 
 
-def test_a_failure_of_the_dataset_itself_is_named(one) -> None:
+def test_a_failure_of_the_dataset_itself_is_named(one):
     (issue,) = issues(one.with_values({"Train.dataset.ext_op_transform_idx": "first"}))
     assert (issue.code, issue.path) == ("dataset_failed", "Train.dataset")
     assert "slice indices" in issue.message  # what PaddleOCR's dataset raises
 
 
-def test_a_head_of_another_width(one) -> None:
+def test_a_head_of_another_width(one):
     head = {
         "name": "Transformer",
         "d_model": 36,
@@ -341,7 +339,7 @@ def test_a_head_of_another_width(one) -> None:
     assert len(both) == 2 and all("16" in issue.message and "36" in issue.message for issue in both)
 
 
-def test_a_softmax_before_the_losses(two, monkeypatch) -> None:
+def test_a_softmax_before_the_losses(two, monkeypatch):
     before = CTCHead.forward
 
     def twice(self, *args: Any, **kwargs: Any) -> Any:
@@ -374,7 +372,7 @@ class PluginLoss(nn.Layer):
         return {"loss": predictions["Student"]["head_out"]["ctc"].mean() * batch[3].astype("float32").mean()}
 
 
-def test_components_of_plugins(two) -> None:
+def test_components_of_plugins(two):
     DATASETS.register("PluginDataset")(PluginDataset)
     LOSSES.register("PluginLoss")(PluginLoss)
     try:
@@ -386,7 +384,7 @@ def test_components_of_plugins(two) -> None:
         del DATASETS._own["PluginDataset"], LOSSES._own["PluginLoss"]
 
 
-def test_lmdbs(one, captchas, tmp_path) -> None:
+def test_lmdbs(one, captchas, tmp_path):
     lines = [line.split("\t") for line in (captchas / "val_list.txt").read_text().splitlines()]
     images = {number: (captchas / image).read_bytes() for number, (image, _) in enumerate(lines, start=1)}
     for name in ("train", "val"):
@@ -402,17 +400,14 @@ def test_lmdbs(one, captchas, tmp_path) -> None:
     assert found(wrong) == {("unknown_sample_key", TRAIN_KEYS)}
 
 
-def test_widths_by_the_ratio_of_images(scales, captchas, tmp_path) -> None:
+def test_widths_by_the_ratio_of_images(scales, captchas, tmp_path):
     lines = (captchas / "train_list.txt").read_text().splitlines()
     (tmp_path / "list.txt").write_text("".join(f"{line}\t160\t60\n" for line in lines))
-    values = {
-        "Train.dataset.ds_width": True,
-        "Train.dataset.label_file_list": [str(tmp_path / "list.txt")],
-    }
+    values = {"Train.dataset.ds_width": True, "Train.dataset.label_file_list": [str(tmp_path / "list.txt")]}
     assert found(scales.with_values(values)) == set()
 
 
-def test_samples_are_drawn_if_none_can_be_read(one, tmp_path) -> None:
+def test_samples_are_drawn_if_none_can_be_read(one, tmp_path):
     (tmp_path / "empty.txt").write_text("")
     said: list[str] = []
     config = one.with_values({"Train.dataset.label_file_list": [str(tmp_path / "empty.txt")]})
@@ -422,7 +417,7 @@ def test_samples_are_drawn_if_none_can_be_read(one, tmp_path) -> None:
     assert found(wrong) == {("unknown_sample_key", TRAIN_KEYS)}
 
 
-def test_it_can_be_switched_off(one) -> None:
+def test_it_can_be_switched_off(one):
     wrong = one.with_values({**ODD_KEY, "Global.dry_step": False})
     assert found(wrong) == set()
 
@@ -435,7 +430,7 @@ def weights_after_an_epoch(config: Config, folder: Path, on: bool) -> dict[str, 
 
 
 @pytest.mark.parametrize("kind", ["student", "distill"])
-def test_it_leaves_no_trace(kind, tiny, tmp_path) -> None:
+def test_it_leaves_no_trace(kind, tiny, tmp_path):
     """With augmentation, dropout and centers that move, the weights after an epoch are bit-identical."""
     config = changed("Train", lambda listed: listed.insert(1, {"RecAug": None}))(tiny(kind))
     if kind == "student":
@@ -446,7 +441,7 @@ def test_it_leaves_no_trace(kind, tiny, tmp_path) -> None:
     assert [name for name in on if not np.array_equal(on[name], off[name])] == []
 
 
-def test_it_puts_the_networks_back(two) -> None:
+def test_it_puts_the_networks_back(two):
     charset = resolve_charset(two, open_host().find_file)
     config = with_class_counts(complete(two, charset), charset)
     model = build_network(config)
@@ -464,7 +459,7 @@ def test_it_puts_the_networks_back(two) -> None:
     assert generators[:2] == (random.getstate(), np.random.get_state()[1].tolist())
 
 
-def test_a_resumed_run_leaves_it_out_if_nothing_changed(one, tmp_path) -> None:
+def test_a_resumed_run_leaves_it_out_if_nothing_changed(one, tmp_path):
     train(one.with_values({"Global.epoch_num": 1}))
     charset = resolve_charset(one, open_host().find_file)
     latest = Path(str(one.at("Global.save_model_dir"))) / "latest"
@@ -479,7 +474,7 @@ def test_a_resumed_run_leaves_it_out_if_nothing_changed(one, tmp_path) -> None:
     assert not same_as_before(one, charset, tmp_path / "elsewhere" / "latest")
 
 
-def test_the_config_command_runs_it(one, tmp_path, capsys) -> None:
+def test_the_config_command_runs_it(one, tmp_path, capsys):
     file = tmp_path / "my.yml"
     wrong = one.with_values(ODD_KEY)
     file.write_text(wrong.to_yaml())
@@ -493,7 +488,7 @@ def test_the_config_command_runs_it(one, tmp_path, capsys) -> None:
     assert "--import-plugins" in capsys.readouterr().out
 
 
-def test_a_neck_that_is_too_narrow_for_the_classes_is_a_warning(one, tmp_path, capsys) -> None:
+def test_a_neck_that_is_too_narrow_for_the_classes_is_a_warning(one, tmp_path, capsys):
     dictionary = tmp_path / "dict.txt"
     dictionary.write_text("\n".join(string.digits + string.ascii_letters) + "\n", encoding="utf-8")
     config = one.with_values({"Global.character_dict_path": str(dictionary)})

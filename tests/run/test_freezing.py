@@ -1,7 +1,5 @@
 """`use_guide` and the backbone: what the run says and freezes is what a backward pass shows."""
 
-from __future__ import annotations
-
 import copy
 import logging
 from typing import Any
@@ -34,18 +32,11 @@ def outputs(network: nn.Layer) -> dict[str, paddle.Tensor]:
     labels = [CASE["arrays"][key] for key in ("label_ctc", "label_gtc", "length", "valid_ratio")]
     out = network(image(CASE, 48, 160), [paddle.to_tensor(label) for label in labels])
     head = out["head_out"]
-    return {
-        "ctc": head["ctc"],
-        "neck": out["neck_out"],
-        "gtc": head["gtc"],
-        "backbone": out["backbone_out"],
-    }
+    return {"ctc": head["ctc"], "neck": out["neck_out"], "gtc": head["gtc"], "backbone": out["backbone_out"]}
 
 
 @pytest.mark.parametrize("guided", [True, False], ids=["guided", "not guided"])
-def test_a_backbone_is_frozen_where_no_gradient_reaches_it(
-    guided: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_backbone_is_frozen_where_no_gradient_reaches_it(guided, caplog):
     network = build_model(guided_config(guided))
     named = outputs(network)
     first = next(iter(network.backbone.parameters()))
@@ -63,7 +54,7 @@ def test_a_backbone_is_frozen_where_no_gradient_reaches_it(
             parameter.stop_gradient = False
 
 
-def test_each_sub_model_is_frozen_by_what_is_read_of_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_sub_model_is_frozen_by_what_is_read_of_it(caplog):
     model = DistillationModel({"Models": dict.fromkeys(("Teacher", "Student"), guided_config(True))})
     model.Teacher.freeze()
     freeze_guided(model, {("Teacher", "ctc"), ("Student", "ctc"), ("Student", "gtc")})
@@ -74,14 +65,14 @@ def test_each_sub_model_is_frozen_by_what_is_read_of_it(caplog: pytest.LogCaptur
     assert rows["Student.backbone"] == 0 and rows["Student.head.gtc_head"] > 0
 
 
-def test_losses_that_do_not_say_what_they_read_freeze_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_losses_that_do_not_say_what_they_read_freeze_nothing(caplog):
     network = build_model(guided_config(True))
     freeze_guided(network, None)
     assert not caplog.records and not next(iter(network.backbone.parameters())).stop_gradient
 
 
 @pytest.mark.parametrize("guided", [True, False], ids=["guided", "not guided"])
-def test_a_frozen_backbone_leaves_the_heads(guided: bool, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_frozen_backbone_leaves_the_heads(guided, caplog):
     caplog.set_level(logging.INFO, logger="ppocr_ext")
     network = build_model(guided_config(guided))
     freeze_parts(network, Config({"Global": {"freeze": ["backbone.*"]}}))
@@ -91,6 +82,6 @@ def test_a_frozen_backbone_leaves_the_heads(guided: bool, caplog: pytest.LogCapt
     assert trained == {"head"}
 
 
-def test_a_network_without_parts_cannot_be_frozen_in_part() -> None:
+def test_a_network_without_parts_cannot_be_frozen_in_part():
     with raises_code(ConfigError, "unsupported_key"):
         freeze_parts(nn.Linear(2, 2), Config({"Global": {"freeze": ["weight"]}}))

@@ -36,12 +36,6 @@ def test_an_eval_batch_epoch_beyond_the_run_is_brought_into_it(tiny, tmp_path):
         train(tiny("student", **{"Global.eval_batch_epoch": 0.5}, **other))
 
 
-def test_save_epoch_step_keeps_every_nth_epoch(tiny, tmp_path):
-    train(tiny("student", **{"Global.save_epoch_step": 2, "Global.epoch_num": 3}))
-    kept = sorted(path.name for path in (tmp_path / "run").glob("iter_epoch_*.pdparams"))
-    assert kept == ["iter_epoch_2.pdparams"]
-
-
 def test_log_smooth_window_is_the_number_of_steps_whose_median_is_logged(tiny, tmp_path):
     window = 2
     train(tiny("student", **{"Global.log_smooth_window": window, "Global.epoch_num": 1}))
@@ -78,13 +72,6 @@ def test_a_profiled_run_ends_after_its_batches_and_can_go_on(tiny, tmp_path, fre
     assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "stopped"
     again = train(config.with_values({"Global.checkpoints": str(tmp_path / "run" / "latest")}))
     assert (again.status, again.position.global_step) == ("finished", 6)
-
-
-def test_a_profiled_run_may_go_on_by_itself(tiny, fresh_profiler, tmp_path):
-    options = "batch_range=[1,2]; timer_only=False; exit_on_finished=False"
-    outcome = train(tiny("student", **{"Global.epoch_num": 1}).with_values({"profiler_options": options}))
-    assert outcome.status == "finished"
-    assert any((tmp_path / "profiler_log").iterdir())
 
 
 @pytest.mark.parametrize("options", ["batch_range", "batch_rnge=[1,2]", "batch_range=[5,2]"])

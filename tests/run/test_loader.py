@@ -1,14 +1,11 @@
 """The loader: over which dataset and sampler, what a training reads of it, and exceptions with and without workers."""
 
 import json
-import logging
 import multiprocessing
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import paddle
@@ -16,12 +13,14 @@ import pytest
 from error_codes import raises_code
 from waiting import HANG
 
-from ppocr_ext.errors import ConfigError
-from ppocr_ext.host import Host, open_host
+from ppocr_ext.charset import Charset
+from ppocr_ext.errors import ConfigError, DataError
+from ppocr_ext.host import open_host
 from ppocr_ext.registry import DATASETS
+from ppocr_ext.run.host_config import host_config
 from ppocr_ext.run.loader import Loader, LoaderParts, SeededBatches, ShareOfBatches, loader_parts
+from ppocr_ext.run.loader_setup import label_check
 
-LOG = logging.getLogger("test")
 BROKEN = ["DataError", "Train: list.txt:6: broken", "failed_sample"]
 
 
@@ -46,77 +45,22 @@ def test_exceptions_are_raised_after_the_batches_before_them():
         assert found["hook is as before"]
 
 
-@pytest.fixture(scope="module")
-def host() -> Host:
-    return open_host()
+def test_the_host_s_collate_function_is_taken_and_keys_that_cannot_be_used_are_named(tiny):
+    def parts_of(loader, **values):
+        config = host_config(tiny("student", **values))
+        return loader_parts(
+            open_host(), {**config, "Train": {**config["Train"], "loader": loader}}, "Train", 3
+        )
 
-
-def loader_config(name: str, **changes: Any) -> dict[str, Any]:
-    loader = {"batch_size_per_card": 2, "drop_last": False, "shuffle": False, "num_workers": 0, **changes}
-    return {
-        "Global": {"max_text_length": 25},
-        "Train": {"dataset": {"name": name, "size": 5}, "loader": loader},
-        "Eval": {"dataset": {"name": name, "size": 5}, "loader": loader},
-    }
-
-
-@pytest.fixture
-def counting_dataset() -> Iterator[str]:
-    """A dataset of ours, 0 to size - 1, registered as a plugin would; its name."""
-    from paddle.io import Dataset
-
-    class CountingDataSet(Dataset):
-        need_reset = False
-
-        def __init__(self, config: dict[str, Any], mode: str, logger: logging.Logger, seed: int) -> None:
-            super().__init__()
-            assert (mode, logger, seed) in (("Train", LOG, 3), ("Eval", LOG, 3))
-            self.size = config[mode]["dataset"].pop("size")  # as the host's own do
-
-        def __getitem__(self, index: int) -> tuple[np.ndarray, int]:
-            return np.full([1], index, dtype="int64"), index
-
-        def __len__(self) -> int:
-            return self.size
-
-    DATASETS.register("CountingDataSet")(CountingDataSet)
-    yield "CountingDataSet"
-    del DATASETS._own["CountingDataSet"]
-
-
-def test_a_loader_of_ours_takes_the_hosts_sampler_and_collate_function(
-    host: Host, counting_dataset: str
-) -> None:
-    config = loader_config(counting_dataset, collate_fn="ListCollator")
-    config["Train"]["sampler"] = {"name": "BatchSampler", "batch_size": 4}
-    parts = loader_parts(host, config, "Train", 3, logger=LOG)
-    assert [len(batch[0]) for batch in Loader(parts)] == [4, 1]
-    assert type(parts.collate).__name__ == "ListCollator"
-
-
-@pytest.mark.parametrize(
-    ("change", "code", "facts"),
-    [
-        (lambda c: c["Train"]["loader"].pop("shuffle"), "missing_key", ["Train.loader", "shuffle"]),
-        (
-            lambda c: c["Train"].update(sampler={"name": "Nothing"}),
-            "unknown_component",
-            ["Train.sampler.name", "'Nothing'"],
-        ),
-        (
-            lambda c: c["Train"]["loader"].update(collate_fn="Nothing"),
-            "unknown_component",
-            ["Train.loader.collate_fn", "'Nothing'"],
-        ),
-    ],
-)
-def test_loader_keys_that_cannot_be_used(
-    host: Host, counting_dataset: str, change: Any, code: str, facts: list[str]
-) -> None:
-    config = loader_config(counting_dataset)
-    change(config)
-    with raises_code(ConfigError, code, *facts):
-        loader_parts(host, config, "Train", 3, logger=LOG)
+    loader = {"batch_size_per_card": 2, "drop_last": False, "shuffle": False, "num_workers": 0}
+    assert type(parts_of({**loader, "collate_fn": "ListCollator"}).collate).__name__ == "ListCollator"
+    without = {key: value for key, value in loader.items() if key != "shuffle"}
+    with raises_code(ConfigError, "missing_key", "Train.loader", "shuffle"):
+        parts_of(without)
+    with raises_code(ConfigError, "unknown_component", "Train.loader.collate_fn", "'Nothing'"):
+        parts_of({**loader, "collate_fn": "Nothing"})
+    with raises_code(ConfigError, "unknown_component", "Train.sampler.name", "'Nothing'"):
+        parts_of(loader, **{"Train.sampler": {"name": "Nothing"}})
 
 
 class Numbers(paddle.io.Dataset):
@@ -170,19 +114,13 @@ def test_a_share_has_the_batches_of_paddles_sampler(count, size, options):
         assert len(ours) == len(theirs)
 
 
-def test_an_epoch_has_its_length_and_its_boundaries():
-    log = Log()
-    data = trained(log)
-    assert len(data) == 5
-    assert sorted(order(list(data))) == list(range(10))
-    assert log == ["boundary"] * 5 + ["epoch"]
-
-
 def test_each_epoch_has_another_order_and_the_same_one_in_every_run():
-    first, second = trained(Log()), trained(Log())
+    log = Log()
+    first, second = trained(log), trained(Log())
     epochs = [order(list(first)) for _ in range(2)]
     assert epochs == [order(list(second)) for _ in range(2)]
-    assert epochs[0] != epochs[1]
+    assert epochs[0] != epochs[1] and sorted(epochs[0]) == list(range(10))
+    assert len(first) == 5 and log == (["boundary"] * 5 + ["epoch"]) * 2
 
 
 class Scales(paddle.io.BatchSampler):
@@ -292,3 +230,72 @@ def test_positions_count_the_batches_that_were_done_before():
     assert [item.seed for batch in whole for item in batch] == [(9, 3, 1, n) for n in range(6)]
     rest = SeededBatches(batches, (9, 3, 1), skip=2)
     assert (len(rest), list(rest)) == (1, whole[2:])
+
+
+DIGITS = Charset(tuple("0123456789"))
+
+
+class PluginLabels:
+    """A dataset of a user's own, which encodes its labels itself."""
+
+    def __init__(self, config, mode, logger, seed=None):
+        pass
+
+    @classmethod
+    def known_keys(cls):
+        return ()
+
+    def __len__(self):
+        return 24
+
+    def __getitem__(self, index):
+        ctc, nrtr = np.zeros(8, np.int64), np.zeros(8, np.int64)
+        ctc[: len(self.ids)], nrtr[0] = self.ids, self.second
+        return [np.zeros((3, 32, 128), np.float32), ctc, nrtr, np.array(len(self.ids)), np.float64(1)]
+
+
+@pytest.fixture
+def loader(tiny, monkeypatch):
+    """``loader(ids, second)``: a loader of these labels for CTC, which has 7 frames, and for NRTR."""
+    monkeypatch.setitem(DATASETS._own, "PluginLabels", PluginLabels)
+    transforms = tiny("student").thaw()["Train"]["dataset"]["transforms"]
+    kept = [entry for entry in transforms if "MultiLabelEncode" in entry or "KeepKeys" in entry]
+    config = tiny("student", **{"Train.dataset": {"name": "PluginLabels", "transforms": kept}})
+
+    def build(ids, second=2):
+        monkeypatch.setattr(PluginLabels, "ids", ids, raising=False)
+        monkeypatch.setattr(PluginLabels, "second", second, raising=False)
+        check = label_check(config, DIGITS, lambda height, width: 7)
+        return Loader(loader_parts(open_host(), host_config(config), "Train", 1), check)
+
+    return build
+
+
+@pytest.mark.parametrize(
+    ("ids", "second", "code", "facts"),  # the sample's own ids, and the number that is wrong or its limit
+    [
+        ([1, 11, 3], 2, "bad_label", ("[1, 11, 3]", "1 to 10")),
+        ([1, -1, 3], 2, "bad_label", ("[1, -1, 3]", "1 to 10")),
+        ([1, 0, 3], 2, "bad_label", ("[1, 0, 3]", "class 0")),
+        ([], 2, "bad_label", ("no label of the batch",)),
+        ([1, 2, 3, 3, 4, 4], 2, "too_long_for_frames", ("[1, 2, 3, 3, 4, 4]", "8 frames", "7")),
+        ([1, 2, 3], 99, "bad_label", ("99", "0 to 14")),
+    ],
+    ids=["too high", "below 0", "blank inside", "empty", "too long for frames", "second label"],
+)
+def test_each_fault_ends_the_run(loader, ids, second, code, facts):
+    with raises_code(DataError, code, "Train.dataset.transforms: ", *facts):
+        list(loader(ids, second))
+
+
+def test_right_labels_are_read_and_nothing_is_said(loader, caplog):
+    assert len(list(loader([1, 2, 2, 3]))) == 3  # 24 samples in batches of 8
+    assert caplog.messages == []
+
+
+def test_labels_are_checked_where_something_trains_with_ctc(tiny):
+    for kind in ("student", "distill"):
+        assert label_check(tiny(kind), DIGITS, None) is not None
+    assert label_check(tiny("student", Loss={"name": "NRTRLoss"}), DIGITS, None) is None
+    kept = {"Train.dataset.transforms": [{"KeepKeys": {"keep_keys": ["image", "text"]}}]}
+    assert label_check(tiny("student", **kept), DIGITS, None) is None

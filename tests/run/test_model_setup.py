@@ -1,9 +1,6 @@
 """Weights with a dictionary of their own: official ones by name, files with `pretrained_dict`, frozen teachers."""
 
-from __future__ import annotations
-
 import logging
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +19,10 @@ from ppocr_ext.modeling import build_model
 from ppocr_ext.run.run import Run
 
 NAME = "en_PP-OCRv4_mobile_rec"  # its dictionary, en_dict.txt, is the smallest of all
-Save = Callable[[str], tuple[dict[str, Any], Charset]]
 
 
 @pytest.fixture
-def official(tiny: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Save:
+def official(tiny, tmp_path, monkeypatch):
     """Put weights of the tiny network with a dictionary into the cache, under the official name."""
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
     (tmp_path / "weights").mkdir()
@@ -53,9 +49,7 @@ def letters(folder: Path, text: str) -> str:
     return str(file)
 
 
-def test_a_teacher_by_name_keeps_the_characters_of_the_student(
-    tiny: Any, official: Save, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_teacher_by_name_keeps_the_characters_of_the_student(tiny, official, caplog):
     weights, old = official("ppocr/utils/en_dict.txt")
     caplog.set_level(logging.INFO, logger="ppocr_ext")
     logging.getLogger("ppocr_ext").addHandler(caplog.handler)
@@ -75,7 +69,7 @@ def test_a_teacher_by_name_keeps_the_characters_of_the_student(
     assert all(count in caplog.text for count in counts)
 
 
-def test_a_frozen_teacher_that_lacks_characters_is_refused(tiny: Any, official: Save, tmp_path: Path) -> None:
+def test_a_frozen_teacher_that_lacks_characters_is_refused(tiny, official, tmp_path):
     weights, _ = official("ppocr/utils/en_dict.txt")
     config = taught(tiny, **{"Global.character_dict_path": letters(tmp_path, "0123456789未末")})
     facts = ("2 characters", "未 末", "en_dict.txt")
@@ -90,7 +84,7 @@ def test_a_frozen_teacher_that_lacks_characters_is_refused(tiny: Any, official: 
         Run.build(config, "train", old_dictionary="ppocr/utils/en_dict.txt")
 
 
-def test_a_single_model_by_name_learns_new_characters(tiny: Any, official: Save, tmp_path: Path) -> None:
+def test_a_single_model_by_name_learns_new_characters(tiny, official, tmp_path):
     weights, old = official("ppocr/utils/en_dict.txt")
     values = {
         "Global.pretrained_model": NAME,
@@ -104,9 +98,7 @@ def test_a_single_model_by_name_learns_new_characters(tiny: Any, official: Save,
         np.testing.assert_array_equal(ours[:, run.charset.ctc_symbols.index(symbol)], theirs)
 
 
-def test_official_weights_with_other_classes_than_their_dictionary_are_refused(
-    tiny: Any, official: Save, tmp_path: Path
-) -> None:
+def test_official_weights_with_other_classes_than_their_dictionary_are_refused(tiny, official, tmp_path):
     """Also where the shapes are those of the model: rows are never matched by position."""
     own = str(tiny().at("Global.character_dict_path"))
     weights, old = official(own)

@@ -1,16 +1,13 @@
 """Each official recognition config, as its stored facts describe it, with few classes and narrow images."""
 
-from __future__ import annotations
-
 import json
 import math
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from official_configs import changed_values, config_of, stored_facts
+from tiny_runs import metrics
 
 from ppocr_ext.check import check_all
 from ppocr_ext.cli.config import dry_check
@@ -45,7 +42,7 @@ DRY = [name for name in STEPS if name not in (*NETWORKS, REFUSED)]
 
 
 @pytest.fixture(scope="module")
-def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def images(tmp_path_factory):
     folder = tmp_path_factory.mktemp("images")
     source = CaptchaSource(CaptchaOptions(), seed=1)  # digits: each official dictionary has them
     make_folder(folder, DatasetFolder(source, train=2 * BATCH, val=4))
@@ -53,7 +50,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def config(images: Path, tmp_path: Path) -> Callable[[str], Config]:
+def config(images, tmp_path):
     """Return a function that gives the config of a name, changed as with ``-o``."""
 
     def changed(name: str) -> Config:
@@ -85,20 +82,17 @@ def narrow(value: Any) -> Any:
     return {key: sized[key](each) if key in sized and each else narrow(each) for key, each in value.items()}
 
 
-def test_every_config_is_run_or_like_one_that_is() -> None:
+def test_every_config_is_run_or_like_one_that_is():
     run = {other for name in (*NETWORKS, *DRY) for other in STEPS[name]}
     assert run == FACTS.keys() - {REFUSED} and len(FACTS) == 42
 
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("name", NETWORKS)
-def test_an_official_network_trains_and_is_evaluated(
-    name: str, config: Callable[[str], Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_official_network_trains_and_is_evaluated(name, config, tmp_path, monkeypatch):
     monkeypatch.setattr(adapter, "write_checkpoint", lambda *parts: None)  # a GB in all
     train(config(name))
-    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
-    steps, evaluations = ([line for line in lines if line["kind"] == kind] for kind in ("train", "eval"))
+    steps, evaluations = (metrics(tmp_path / "run", kind) for kind in ("train", "eval"))
     # a MultiScaleSampler gives a batch of each of its three heights
     assert [line["step"] for line in steps] == [1, 2, 3][: 3 if FACTS[name]["train_sampler"] else 2]
     assert all(math.isfinite(value) and value > 0 for line in steps for value in line["losses"].values())
@@ -107,11 +101,11 @@ def test_an_official_network_trains_and_is_evaluated(
 
 
 @pytest.mark.parametrize("name", DRY)
-def test_an_official_config_passes_the_dry_step(name: str, config: Callable[[str], Config]) -> None:
+def test_an_official_config_passes_the_dry_step(name, config):
     assert errors(config(name)) == []
 
 
-def test_the_refused_one_passes_with_the_lines_of_its_messages(config: Callable[[str], Config]) -> None:
+def test_the_refused_one_passes_with_the_lines_of_its_messages(config):
     refused, path = config(REFUSED), "Train.dataset.transforms"
     lines: dict[str, Any] = {}
     for issue in errors(refused):

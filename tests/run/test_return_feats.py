@@ -1,15 +1,12 @@
 """``configs/overlays/return_feats.yml``: features beside what the CTC head gives, and nothing else changes."""
 
-import json
-
 import numpy as np
 import paddle
 import pytest
-from tiny_runs import single_head
+from tiny_runs import metrics, single_head
 
 from ppocr_ext.config import Config, load, switch_features_on
 from ppocr_ext.evaluation.evaluate import evaluate
-from ppocr_ext.host import open_host
 from ppocr_ext.io.resources import config_path
 from ppocr_ext.loop.session import train
 from ppocr_ext.modeling import EVAL
@@ -80,8 +77,8 @@ def test_losses_metrics_and_texts_are_as_without(job, kind, tmp_path):
     for folder, overlay in (("without", False), ("with", True)):
         config = job(kind, folder, overlay, **{"Global.epoch_num": 1})
         train(config)
-        lines = [json.loads(line) for line in (tmp_path / folder / "metrics.jsonl").read_text().splitlines()]
-        logged.append([{k: v for k, v in line.items() if not is_time(k)} for line in lines])
+        lines = metrics(tmp_path / folder)
+        logged.append([{k: v for k, v in line.items() if k not in ("time", "ips", "fps")} for line in lines])
         run = Run.build(config.with_values({"Global.checkpoints": str(tmp_path / folder / "latest")}), "eval")
         found = evaluate(run)
         judged.append((found.predictions, {k: v for k, v in found.metrics.items() if k != "fps"}))
@@ -90,32 +87,6 @@ def test_losses_metrics_and_texts_are_as_without(job, kind, tmp_path):
     assert logged[0] == logged[1]
     assert judged[0] == judged[1]
     assert len(judged[0][0]) == 10
-
-
-def is_time(key):
-    return any(word in key for word in ("time", "ips", "fps", "second", "cost", "per_s"))
-
-
-def test_paddleocr_s_export_writes_one_output(job, tmp_path):
-    open_host()
-    export_model = pytest.importorskip("ppocr.utils.export_model")
-    run = Run.build(
-        job("distill", **{"Global.export_with_pir": not paddle.__version__.startswith("2.")}), "train"
-    )
-    export_model.export(run.host_config, run.model, str(tmp_path / "inference"))
-    for name in ("Teacher", "Student"):
-        loaded = paddle.jit.load(str(tmp_path / "inference" / name / "inference"))
-        found = loaded(paddle.zeros([1, 3, 48, 128]))
-        assert isinstance(found, paddle.Tensor)
-        assert found.shape == [1, 16, 11]
-
-
-def test_the_key_is_spelled_out_in_the_config_of_the_run(job):
-    run = Run.build(job("distill"), "train")
-    for name in ("Teacher", "Student"):
-        head = run.config.at(f"Architecture.Models.{name}.Head.head_list.CTCHead.Head")
-        assert head["return_feats"] is True
-        assert head["fc_decay"] == 0.00001
 
 
 def test_without_the_key_a_config_stays_as_it_is(job):

@@ -131,8 +131,7 @@ def test_what_process_0_says_is_what_all_hear(two):
     first, second = two
     for word in ("one", "two"):
         words = together(
-            lambda word=word: first.text_of_first("lines", word),
-            lambda: second.text_of_first("lines", "no"),
+            lambda word=word: first.text_of_first("lines", word), lambda: second.text_of_first("lines", "no")
         )
         assert words == [word, word]
 
@@ -183,11 +182,8 @@ def test_the_trial_of_a_loss_leaves_no_trace(monkeypatch):
     class Net(paddle.nn.Layer):
         def __init__(self):
             super().__init__()
-            self.norm, self.used, self.unused = (
-                paddle.nn.BatchNorm1D(3),
-                paddle.nn.Linear(3, 2),
-                paddle.nn.Linear(3, 2),
-            )
+            self.norm = paddle.nn.BatchNorm1D(3)
+            self.used, self.unused = paddle.nn.Linear(3, 2), paddle.nn.Linear(3, 2)
 
         def forward(self, x, data=None):
             return self.used(self.norm(x))
@@ -211,7 +207,7 @@ def test_a_result_that_went_with_its_process_is_that_process_s_failure(two, monk
         second.once_per_machine("look", lambda: None, str, str)
 
 
-def test_small_messages_are_sent_at_once() -> None:
+def test_small_messages_are_sent_at_once():
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
         socket.create_connection(server.getsockname()) as client,

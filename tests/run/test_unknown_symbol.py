@@ -1,7 +1,5 @@
 """``Global.unknown_char: map``: unknown characters are one class, and a reading of it is never right."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,8 +13,6 @@ from lmdb_files import write_lmdb
 from ppocr_ext.charset import Charset
 from ppocr_ext.check import check_config
 from ppocr_ext.config import Config
-from ppocr_ext.data.preflight import check_label_files
-from ppocr_ext.data.sample_rules import SampleRules
 from ppocr_ext.evaluation.predictions import Prediction, count_confusions
 from ppocr_ext.host import open_host
 from ppocr_ext.host.complete import JudgedDecoder
@@ -35,7 +31,7 @@ Tiny = Callable[..., Config]
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
+def data(tmp_path):
     """Images with ``LABELS``, as a label file and as an LMDB, and a dictionary with the symbol."""
     image = np.full((32, 128, 3), 255, np.uint8)
     cv2.putText(image, "1234", (10, 26), cv2.FONT_HERSHEY_SIMPLEX, 1, (0, 0, 0), 2)
@@ -69,7 +65,7 @@ def ids(batch: Any) -> set[tuple[int, ...]]:
 EXPECTED = {(2, 3, CLASS, 5), (2, CLASS, 4, 5), (2, 3, 4, 5), (CLASS, CLASS)}
 
 
-def test_labels_are_mapped_before_the_encoder(tiny: Tiny, data: Path) -> None:
+def test_labels_are_mapped_before_the_encoder(tiny, data):
     run = Run.build(mapping(tiny, data), "train")  # the dry step compares the labels too
     assert run.preflight["Train"].usable == 4 and run.preflight["Train"].mapped == 2
     batch = next(iter(run.train_loader))
@@ -97,13 +93,13 @@ def test_labels_are_mapped_before_the_encoder(tiny: Tiny, data: Path) -> None:
     assert (score.predicted, score.correct) == (4, 0)
 
 
-def test_labels_of_an_lmdb_are_mapped(tiny: Tiny, data: Path) -> None:
+def test_labels_of_an_lmdb_are_mapped(tiny, data):
     dataset = {"Train.dataset.name": "LMDBDataSet", "Train.dataset.data_dir": str(data / "lmdb")}
     config = mapping(tiny, data, **{"Global.dry_step": False}).with_values(dataset)
     assert ids(next(iter(Run.build(config, "train").train_loader))) == EXPECTED
 
 
-def test_a_decoder_of_sub_models_and_one_without_labels() -> None:
+def test_a_decoder_of_sub_models_and_one_without_labels():
     charset = Charset((*"ab", SYMBOL)).with_unknown_symbol(SYMBOL)
     pair = ([("a□", 0.5)], [("a□", 1.0)])
     decode = JudgedDecoder(lambda found: found, charset)
@@ -111,7 +107,7 @@ def test_a_decoder_of_sub_models_and_one_without_labels() -> None:
     assert decode(pair[0]) == [("a□", 0.5)]
 
 
-def test_a_reading_of_the_symbol_is_not_the_label_of_a_file() -> None:
+def test_a_reading_of_the_symbol_is_not_the_label_of_a_file():
     charset = Charset((*"ab", SYMBOL, "�")).with_unknown_symbol(SYMBOL)
     found = ImageList([ListedImage("1", Path("1"), "a□"), ListedImage("2", Path("2"), None)], [])
     assert [image.label for image in found.with_labels(charset.label_to_compare).images] == ["a⁇", None]
@@ -120,29 +116,11 @@ def test_a_reading_of_the_symbol_is_not_the_label_of_a_file() -> None:
     assert plain.mapped("ax") == "ax" and charset.mapped("axb") == "a□b"
 
 
-def test_labels_that_are_too_short_are_unusable(data: Path) -> None:
-    charset = Charset.from_file(data / "dict.txt").with_unknown_symbol(SYMBOL)
-    rules = SampleRules(charset, 25, unknown_char="map", min_text_length=3)
-    report = check_label_files([data / "list.txt"], data, rules)
-    assert [(sample.line, sample.reason) for sample in report.unusable_samples] == [(4, "too_short")]
-    dropped = SampleRules(
-        Charset.from_file(data / "dict.txt"), 25, unknown_char="drop_char", min_text_length=4
-    )
-    report = check_label_files([data / "list.txt"], data, dropped)
-    assert [(sample.line, sample.reason) for sample in report.unusable_samples] == [
-        (1, "too_short"), (4, "unknown_char")
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize(("values", "level", "code"), [
-    ({"Global.unknown_symbol": None}, "error", "missing_key"),
-    ({"Global.unknown_symbol": "■"}, "error", "bad_value"),
     ({"Global.unknown_symbol": "<unk>"}, "error", "bad_value"),
     ({"Global.unknown_char": "drop_char"}, "warning", "ignored_value"),
 ])  # fmt: skip
-def test_the_symbol_is_a_line_of_the_dictionary(
-    values: dict[str, Any], level: str, code: str, tiny: Tiny, data: Path
-) -> None:
+def test_the_symbol_is_a_line_of_the_dictionary(values, level, code, tiny, data):
     found = check_config(mapping(tiny, data).with_values(values), open_host(), "eval")
     assert [(issue.level, issue.code, issue.path) for issue in found] == [
         (level, code, "Global.unknown_symbol")

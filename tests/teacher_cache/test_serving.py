@@ -1,7 +1,5 @@
 """Each loss gets from a cache what it gets from the teacher, within 1e-3, or says that it cannot."""
 
-from __future__ import annotations
-
 import numpy as np
 import paddle
 import pytest

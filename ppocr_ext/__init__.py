@@ -11,9 +11,8 @@ if _TYPE_CHECKING:
     from ppocr_ext.recognition.recognizer import Recognizer as Recognizer
 
 __version__ = "0.1.0"
-_LAZY = {
-    "Recognizer": "ppocr_ext.recognition.recognizer"
-}  # imported only when used, since it needs NumPy and OpenCV
+# Imported at the first use, since it needs NumPy and OpenCV.
+_LAZY = {"Recognizer": "ppocr_ext.recognition.recognizer"}
 
 
 def __getattr__(name: str) -> _Any:

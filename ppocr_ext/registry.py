@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal, TypeVar
 
-from ppocr_ext.base.parts import FORMER_NAMES, MORE_KEYS, SPECIALS, names_of
-from ppocr_ext.base.parts import TRANSFORMS as OPERATORS
+from ppocr_ext.base.parts import FORMER_NAMES, MORE_KEYS, SPECIALS, TRANSFORM_ROWS, names_of
 from ppocr_ext.errors import ConfigError, UnknownComponentError
 from ppocr_ext.messages import LOG, did_you_mean, is_misspelling, near_match, shortened
 
@@ -51,7 +50,7 @@ def component_keys(component: Callable[..., Any]) -> ComponentKeys:
     parameters = inspect.signature(component).parameters.values()
     own = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     name = component.__name__.removeprefix("Distillation")
-    is_known = component.__module__.startswith("ppocr_ext.") or name in OPERATORS or name in SPECIALS
+    is_known = component.__module__.startswith("ppocr_ext.") or name in TRANSFORM_ROWS or name in SPECIALS
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
     return ComponentKeys(
         frozenset(p.name for p in own) | MORE_KEYS.get(name, frozenset()),

@@ -14,7 +14,7 @@ Row = TypeVar("Row")
 
 
 @dataclass(frozen=True)
-class Branch:
+class BranchRow:
     """A branch of a MultiHead, with the parts of PaddleOCR that belong to it.
 
     Attributes:
@@ -30,14 +30,14 @@ class Branch:
     layers: tuple[str, ...]
 
 
-BRANCHES = {
-    "ctc": Branch("CTCHead", "CTCLabelEncode", "CTCLabelDecode", ("ctc_encoder", "ctc_head")),
-    "gtc": Branch("NRTRHead", "NRTRLabelEncode", "NRTRLabelDecode", ("before_gtc", "gtc_head")),
-    "sar": Branch("SARHead", "SARLabelEncode", "SARLabelDecode", ("sar_head",)),
+BRANCH_ROWS = {
+    "ctc": BranchRow("CTCHead", "CTCLabelEncode", "CTCLabelDecode", ("ctc_encoder", "ctc_head")),
+    "gtc": BranchRow("NRTRHead", "NRTRLabelEncode", "NRTRLabelDecode", ("before_gtc", "gtc_head")),
+    "sar": BranchRow("SARHead", "SARLabelEncode", "SARLabelDecode", ("sar_head",)),
 }
-BRANCH_OF_HEAD = {row.head: name for name, row in BRANCHES.items()}
+BRANCH_OF_HEAD = {row.head: name for name, row in BRANCH_ROWS.items()}
 MULTI_HEAD = "MultiHead"
-CTC_HEAD, CTC_DECODER = BRANCHES["ctc"].head, BRANCHES["ctc"].decoder
+CTC_HEAD, CTC_DECODER = BRANCH_ROWS["ctc"].head, BRANCH_ROWS["ctc"].decoder
 # The decoder that gives the class count of a single head; for other heads it is the decoder of the config.
 HEAD_DECODERS = {
     "CTCHead": "CTCLabelDecode",
@@ -86,7 +86,7 @@ TAUGHT_ALGORITHMS = frozenset(
 
 
 @dataclass(frozen=True)
-class Loss:
+class LossRow:
     """A loss.
 
     Attributes:
@@ -114,25 +114,25 @@ class Loss:
         return self.compares_frames and self.branch_with(options) == "ctc"
 
 
-LOSSES = {
-    "CTCLoss": Loss("ctc", of_multi_loss=True),
-    "CenterLoss": Loss("ctc", of_multi_loss=True, is_center=True),
-    "NRTRLoss": Loss("gtc", of_multi_loss=True),
-    "SARLoss": Loss("sar", of_multi_loss=True),
-    "DistillationCTCLoss": Loss("ctc"),
-    "DistillationCenterLoss": Loss("ctc", is_center=True),
-    "DistillationNRTRLoss": Loss("gtc"),
-    "DistillationSARLoss": Loss("sar"),
-    "DistillationDKDLoss": Loss("gtc", "dis_head"),
-    "MaskedDKDLoss": Loss("gtc", "dis_head", compares_frames=True),
-    "CTCFrameKDLoss": Loss("ctc", compares_frames=True),
-    "CombinedLoss": Loss(lists=True),
-    "MultiLoss": Loss(lists=True),
+LOSS_ROWS = {
+    "CTCLoss": LossRow("ctc", of_multi_loss=True),
+    "CenterLoss": LossRow("ctc", of_multi_loss=True, is_center=True),
+    "NRTRLoss": LossRow("gtc", of_multi_loss=True),
+    "SARLoss": LossRow("sar", of_multi_loss=True),
+    "DistillationCTCLoss": LossRow("ctc"),
+    "DistillationCenterLoss": LossRow("ctc", is_center=True),
+    "DistillationNRTRLoss": LossRow("gtc"),
+    "DistillationSARLoss": LossRow("sar"),
+    "DistillationDKDLoss": LossRow("gtc", "dis_head"),
+    "MaskedDKDLoss": LossRow("gtc", "dis_head", compares_frames=True),
+    "CTCFrameKDLoss": LossRow("ctc", compares_frames=True),
+    "CombinedLoss": LossRow(lists=True),
+    "MultiLoss": LossRow(lists=True),
 }
 
-MULTI_LOSSES = {name: row.branch for name, row in LOSSES.items() if row.of_multi_loss}
-LIST_LOSSES = tuple(name for name, row in LOSSES.items() if row.lists)
-CENTER_LOSSES = tuple(name for name, row in LOSSES.items() if row.is_center)
+MULTI_LOSSES = {name: row.branch for name, row in LOSS_ROWS.items() if row.of_multi_loss}
+LIST_LOSSES = tuple(name for name, row in LOSS_ROWS.items() if row.lists)
+CENTER_LOSSES = tuple(name for name, row in LOSS_ROWS.items() if row.is_center)
 
 HALF = "(x / 255 - 0.5) / 0.5"
 _CHANNELS_FIRST = ("[channels, height, width]", "[3, 48, 320]")
@@ -140,7 +140,7 @@ _IMAGENET = "(x / 255 - mean) / std of ImageNet"
 
 
 @dataclass(frozen=True)
-class Transform:
+class TransformRow:
     """A transform of a sample.
 
     Attributes:
@@ -159,12 +159,12 @@ class Transform:
     is_usual: bool = False
 
 
-def _resize(normalises: str, squashes: bool = False, is_usual: bool = False) -> Transform:
-    return Transform("resize", _CHANNELS_FIRST, normalises, squashes, is_usual)
+def _resize(normalises: str, squashes: bool = False, is_usual: bool = False) -> TransformRow:
+    return TransformRow("resize", _CHANNELS_FIRST, normalises, squashes, is_usual)
 
 
-_PLAIN, _RANDOM = Transform("plain"), Transform("random")
-TRANSFORMS = {
+_PLAIN, _RANDOM = TransformRow("plain"), TransformRow("random")
+TRANSFORM_ROWS = {
     "DecodeImage": _PLAIN,
     "KeepKeys": _PLAIN,
     "MultiLabelEncode": _PLAIN,
@@ -172,7 +172,7 @@ TRANSFORMS = {
     "NRTRLabelEncode": _PLAIN,
     "SARLabelEncode": _PLAIN,
     "RecAug": _RANDOM,
-    "RecConAug": Transform("random", ("[height, width, channels]", "[48, 320, 3]")),
+    "RecConAug": TransformRow("random", ("[height, width, channels]", "[48, 320, 3]")),
     "BaseDataAugmentation": _RANDOM,
     "ABINetRecAug": _RANDOM,
     "SVTRRecAug": _RANDOM,
@@ -191,12 +191,12 @@ TRANSFORMS = {
 
 def kind_of(transform: str) -> str:
     """Return the kind of a transform; empty if it has no row. A label encoder of any name is plain."""
-    row = TRANSFORMS.get(transform, _PLAIN if transform.endswith("LabelEncode") else None)
+    row = TRANSFORM_ROWS.get(transform, _PLAIN if transform.endswith("LabelEncode") else None)
     return "" if row is None else row.kind
 
 
 @dataclass(frozen=True)
-class Dataset:
+class DatasetRow:
     """A dataset.
 
     Attributes:
@@ -218,15 +218,15 @@ class Dataset:
 _LMDB_KEYS = frozenset({"data_dir", "transforms", "ratio_list", "ext_op_transform_idx"})
 _FILE_KEYS = _LMDB_KEYS | {"label_file_list", "delimiter"}
 _SCALE_KEYS = _FILE_KEYS | {"ds_width"}
-DATASETS = {
-    "SimpleDataSet": Dataset(_FILE_KEYS),
-    "TextRecDataset": Dataset(_FILE_KEYS),
-    "MultiScaleDataSet": Dataset(_SCALE_KEYS, of_one_size="SimpleDataSet"),
-    "MSTextRecDataset": Dataset(_SCALE_KEYS, of_one_size="TextRecDataset"),
-    "LMDBDataSet": Dataset(_LMDB_KEYS, "lmdb"),
+DATASET_ROWS = {
+    "SimpleDataSet": DatasetRow(_FILE_KEYS),
+    "TextRecDataset": DatasetRow(_FILE_KEYS),
+    "MultiScaleDataSet": DatasetRow(_SCALE_KEYS, of_one_size="SimpleDataSet"),
+    "MSTextRecDataset": DatasetRow(_SCALE_KEYS, of_one_size="TextRecDataset"),
+    "LMDBDataSet": DatasetRow(_LMDB_KEYS, "lmdb"),
 }
-OF_LABEL_FILES = tuple(name for name, row in DATASETS.items() if row.reads == "files")
-OF_LMDB = tuple(name for name, row in DATASETS.items() if row.reads == "lmdb")
+OF_LABEL_FILES = tuple(name for name, row in DATASET_ROWS.items() if row.reads == "files")
+OF_LMDB = tuple(name for name, row in DATASET_ROWS.items() if row.reads == "lmdb")
 SCALE_SAMPLER = "MultiScaleSampler"  # gives the sizes of images
 SCALE_FACTOR = (8, 16)  # its defaults: widths and heights are multiples of these; and the widest image
 SCALE_WIDEST = 480.0

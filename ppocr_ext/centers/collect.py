@@ -24,7 +24,7 @@ from paddle import Tensor
 from tqdm import tqdm
 
 from ppocr_ext import __version__
-from ppocr_ext.base.parts import DATASETS
+from ppocr_ext.base.parts import DATASET_ROWS
 from ppocr_ext.characters.center_table import CenterTable
 from ppocr_ext.checkpoint.weights import state_digest
 from ppocr_ext.config import Config
@@ -243,7 +243,7 @@ def _training_samples(config: Config) -> dict[str, Any]:
             )
     section: dict[str, Any] = config.at("Eval").thaw()
     dataset = {k: v for k, v in config.at("Train.dataset").thaw().items() if k not in _TRAIN_ONLY}
-    row = DATASETS.get(dataset["name"])
+    row = DATASET_ROWS.get(dataset["name"])
     dataset["name"] = row.of_one_size if row is not None and row.of_one_size else dataset["name"]
     dataset["transforms"] = section["dataset"].get("transforms")
     return {**section, "dataset": dataset}

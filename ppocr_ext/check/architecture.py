@@ -8,7 +8,7 @@ from typing import Any
 
 from ppocr_ext.base.parts import (
     BRANCH_OF_HEAD,
-    BRANCHES,
+    BRANCH_ROWS,
     CTC_DECODER,
     CTC_HEAD,
     MULTI_HEAD,
@@ -213,7 +213,7 @@ def _check_branches(check: ConfigCheck) -> None:
             f"{decoder.replace(of_one, CTC_DECODER)}; `eval --head gtc` evaluates the NRTR branch.",
         )
     for path in (path for path, names in branches.items() if "gtc" in names):
-        _check_length(check, (*path, "Head", "head_list", BRANCHES["gtc"].head, "max_text_length"))
+        _check_length(check, (*path, "Head", "head_list", BRANCH_ROWS["gtc"].head, "max_text_length"))
 
 
 def _check_length(check: ConfigCheck, path: Path) -> None:

@@ -67,9 +67,8 @@ def home_of(path: Path) -> str | None:
         (("Optimizer", "lr"), schedules.difference(GIVEN_TO_SCHEDULE)),
         *(((mode, part), DATA_KEYS[part]) for mode in ("Eval", "Train") for part in DATA_KEYS),
     ]
-    sections.sort(
-        key=lambda section: section[0][0] == path[0]
-    )  # the last one wins: the section of the key itself
+    # The last section wins, so the section of the key itself comes last.
+    sections.sort(key=lambda section: section[0][0] == path[0])
     homes = {key: dotted((*where, key)) for where, keys in sections if where != path[:-1] for key in keys}
     return homes.get(near_match(path[-1], homes, cutoff=_NEAR) or "") or key_meant(path)
 

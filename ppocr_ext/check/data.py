@@ -6,8 +6,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import ppocr_ext.synth.synthetic_dataset  # noqa: F401 - registers its datasets
-from ppocr_ext.base.parts import DATASETS as ROWS
-from ppocr_ext.base.parts import LOSSES, SCALE_SAMPLER, TRANSFORMS, Loss, kind_of, row_of
+from ppocr_ext.base.parts import (
+    DATASET_ROWS,
+    LOSS_ROWS,
+    SCALE_SAMPLER,
+    TRANSFORM_ROWS,
+    LossRow,
+    kind_of,
+    row_of,
+)
 from ppocr_ext.check.config_check import DATA_KEYS, ConfigCheck, Path
 from ppocr_ext.config import Config, named_items
 from ppocr_ext.config.global_keys import shown
@@ -106,10 +113,14 @@ def dataset_keys(dataset: Callable[..., Any]) -> ComponentKeys | None:
     A dataset of ours or of a plugin has a class method ``known_keys``; one of PaddleOCR's, and what a plugin derives
     from it, has a row in the table of parts.
     """
-    row = row_of(dataset, ROWS)
+    row = row_of(dataset, DATASET_ROWS)
     if hasattr(dataset, "known_keys"):
         return ComponentKeys(frozenset(dataset.known_keys()))
-    return None if row is None else ComponentKeys(row.keys, row.needs, is_open=dataset.__name__ not in ROWS)
+    return (
+        None
+        if row is None
+        else ComponentKeys(row.keys, row.needs, is_open=dataset.__name__ not in DATASET_ROWS)
+    )
 
 
 def _check_transforms(check: ConfigCheck, mode: str) -> None:
@@ -125,7 +136,7 @@ def _check_transforms(check: ConfigCheck, mode: str) -> None:
                 check.host_component("operator", options["gtc_encode"], (*path, "gtc_encode"))
     # a transform without a row in the table of parts may resize
     unsized = bool(names) and all(kind_of(name) in ("plain", "random") for name in names)
-    dataset = ROWS.get(str(check.at(mode, "dataset", "name")))
+    dataset = DATASET_ROWS.get(str(check.at(mode, "dataset", "name")))
     if unsized and dataset is not None and not dataset.of_one_size:
         other = read_preprocessing(check.config, "Eval" if mode == "Train" else "Train")
         size = list(other.sizes[0]) if other is not None and other.sizes else [3, 48, 320]
@@ -202,7 +213,7 @@ def check_images(check: ConfigCheck) -> None:
                 )
         for name, where in listed:
             shape = check.at(*where, "image_shape")
-            expected = TRANSFORMS[name].shape if name in TRANSFORMS else None
+            expected = TRANSFORM_ROWS[name].shape if name in TRANSFORM_ROWS else None
             if expected and shape is not None and not are_positive_numbers(shape, 3):
                 check.error(
                     (*where, "image_shape"),
@@ -238,7 +249,9 @@ def _check_padding(check: ConfigCheck) -> None:
     keys = kept_keys(check.at(*path)) if isinstance(check.at(*path), tuple) else None
     for name, entry in named_items(check.config, "Loss", "loss_config_list") if keys else ():
         options = check.mapping(*entry)
-        skips = LOSSES.get(name, Loss()).is_of_frames(options) and options.get("skip_padding") is not False
+        skips = (
+            LOSS_ROWS.get(name, LossRow()).is_of_frames(options) and options.get("skip_padding") is not False
+        )
         place = 4 if options.get("multi_head") else 3
         if keys and skips and keys[place:][:1] != ("valid_ratio",):
             check.warning(

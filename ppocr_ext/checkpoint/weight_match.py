@@ -288,9 +288,8 @@ def match_weights(
 
 
 Shapes = Mapping[str, tuple[int, ...]]
-_Read = Callable[
-    [Shapes, str], Any
-]  # takes the entries of a part by the rest of their names, and one such name
+# Takes the shapes of a part's entries, by the rest of their names, and one of these names.
+_Read = Callable[[Shapes, str], Any]
 
 
 def _size(axis: int) -> _Read:

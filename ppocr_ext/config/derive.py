@@ -9,12 +9,12 @@ from typing import Any
 
 from ppocr_ext.base.parts import (
     BRANCH_OF_HEAD,
-    BRANCHES,
+    BRANCH_ROWS,
     CENTER_LOSSES,
     CTC_HEAD,
     HEAD_DECODERS,
     LIST_LOSSES,
-    LOSSES,
+    LOSS_ROWS,
     MULTI_HEAD,
     SPECIALS,
 )
@@ -65,7 +65,7 @@ def _combine(config: Config) -> Config:
     if not isinstance(name, str) or name in LIST_LOSSES or not any(centers):
         return config
     if not all(centers):
-        if name not in LOSSES:  # a plugin's loss may take a list
+        if name not in LOSS_ROWS:  # a plugin's loss may take a list
             return config
         raise ConfigError(
             f"Loss: {name} takes no loss_config_list, so the CenterLoss in it would not be used. Fix: set Loss.name "
@@ -212,16 +212,15 @@ def fill_train_frames(config: Config) -> Config:
         elif is_frozen and isinstance(component, str) and _takes(BACKBONES, component, _FRAMES):
             lacking.append(path)
     value = config.at(trained[0]) if trained else None
-    if value != "width" and not (
-        type(value) is int and value > 0
-    ):  # a wrong value is reported for the student
+    # The config check reports a wrong value for the student; it is not copied to the frozen models.
+    if value != "width" and not (type(value) is int and value > 0):
         return config
     return config.with_computed(dict.fromkeys(lacking, value), ".".join(trained[0]))
 
 
 _Path = tuple[str, ...]
 
-_SAR_LOSSES = [name for name, row in LOSSES.items() if row.branch == "sar"]
+_SAR_LOSSES = [name for name, row in LOSS_ROWS.items() if row.branch == "sar"]
 
 
 def with_class_counts(config: Config, charset: Charset) -> Config:
@@ -259,9 +258,8 @@ def wrong_counts(
     for path, expected in counts.items():
         value = config.at(path, None)
         if value is not None and (value != expected or isinstance(value, bool)):
-            removable = (
-                path[:-1] if path[-2] == "out_channels_list" else path
-            )  # the whole list of a MultiHead
+            # For a MultiHead the message removes the whole list, so that one command mends all of its counts.
+            removable = path[:-1] if path[-2] == "out_channels_list" else path
             yield (
                 path,
                 f"is {value!r}, but {expected} fits {charset.name} ({len(charset.characters)} characters). "
@@ -313,7 +311,7 @@ def _branch_counts(head: Config, path: _Path, charset: Charset) -> Iterator[tupl
     counts = {"ctc": charset.ctc_classes, "sar": charset.sar_classes, "gtc": charset.nrtr_classes}
     branches = {BRANCH_OF_HEAD.get(str(name)) for item in heads for name in item}
     for branch, count in counts.items():
-        decoder = BRANCHES[branch].decoder
+        decoder = BRANCH_ROWS[branch].decoder
         if branch in branches or decoder in (head.get("out_channels_list") or {}):
             yield (*path, "out_channels_list", decoder), count
 

@@ -99,10 +99,8 @@ class ImageFolder:
             return None
         try:
             real = self._real_path(path)
-        except (
-            OSError,
-            ValueError,
-        ):  # a path that is too long or has a null byte, which the image check reports
+        except (OSError, ValueError):
+            # The image check reports a path that is too long or has a null byte.
             return None
         if real.startswith(self._root):
             return None

@@ -74,9 +74,8 @@ def read_raw_lines(path: str | Path) -> Iterator[bytes]:
         DataError: as :func:`read_label_file`.
     """
     try:
-        stream = open_regular(
-            path
-        )  # outside `with`, so that errors of the caller's block are not caught here
+        # Not inside `with`: errors of the caller's block would be caught here.
+        stream = open_regular(path)
     except OSError as error:
         raise unreadable_label_file(path, error) from error
     with stream:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
-from ppocr_ext.base.parts import DATASETS, HALF, SCALE_FACTOR, SCALE_WIDEST, TRANSFORMS
+from ppocr_ext.base.parts import DATASET_ROWS, HALF, SCALE_FACTOR, SCALE_WIDEST, TRANSFORM_ROWS
 from ppocr_ext.config import Config, named_items
 from ppocr_ext.errors import HostError
 
@@ -108,8 +108,8 @@ def read_preprocessing(config: Config, mode: str) -> Preprocessing | None:
                 key: of_global[key] for key in ("infer_mode", "eval_mode") if of_global.get(key) is not None
             }
             resized = _by_transform(name, path, {**options, **passed})
-            first = TRANSFORMS[name].normalises if name in TRANSFORMS else name
-    dataset = DATASETS.get(str(config.at((mode, "dataset", "name"), None)))
+            first = TRANSFORM_ROWS[name].normalises if name in TRANSFORM_ROWS else name
+    dataset = DATASET_ROWS.get(str(config.at((mode, "dataset", "name"), None)))
     if dataset is not None and dataset.of_one_size:  # it resizes before the last transform
         resized = _by_sampler(config, mode)
         first = HALF
@@ -120,7 +120,7 @@ def read_preprocessing(config: Config, mode: str) -> Preprocessing | None:
 
 
 def _by_transform(name: str, path: tuple[str, ...], options: Mapping[Any, Any]) -> _Resizing | None:
-    if (row := TRANSFORMS.get(name)) is None:
+    if (row := TRANSFORM_ROWS.get(name)) is None:
         return (), f"{name} {_shown(options)}", path
     shape = options.get("image_shape")
     if not are_positive_numbers(shape, 3):

@@ -6,7 +6,7 @@ import itertools
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ppocr_ext.base.parts import BRANCHES, CTC_DECODER
+from ppocr_ext.base.parts import BRANCH_ROWS, CTC_DECODER
 from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.evaluation.predictions import Prediction
@@ -119,7 +119,7 @@ def _reader(run: Run, head: str, name: str | None) -> tuple[Any, Any]:
     model = network.using(evaluate=request) if name is None else run.model.using(evaluate={name: request})
     options = run.config.host_options()
     decoder = _GtcDecoder(
-        run.host.build_post_process({"name": BRANCHES["gtc"].decoder}, options),
+        run.host.build_post_process({"name": BRANCH_ROWS["gtc"].decoder}, options),
         run.host.build_post_process({"name": CTC_DECODER}, options, run.charset),
         name,
     )

@@ -274,9 +274,8 @@ def _settings(file: Path) -> tuple[Any, Any, tuple[str, ...]]:
             name: value for each in content["PreProcess"]["transform_ops"] for name, value in each.items()
         }
         characters = content["PostProcess"]["character_dict"]
-        if any(
-            isinstance(each, list | dict) for each in characters
-        ):  # aliases in it could be text of any size
+        # A list or mapping may hold YAML aliases, whose text could be of any size.
+        if any(isinstance(each, list | dict) for each in characters):
             raise TypeError("character_dict has a list or a mapping")
         # without DecodeImage the client reads images as RGB
         color = operators.get("DecodeImage", {"img_mode": "RGB"})["img_mode"]

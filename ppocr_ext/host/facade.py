@@ -266,13 +266,8 @@ PLACES = {
     "optimizer": "optimizer/optimizer.py",
     "schedule": "optimizer/learning_rate.py",
 }
-PART_KINDS = (
-    "dataset",
-    "operator",
-    "sampler",
-    "decoder",
-    "collate_fn",
-)  # of the data pipeline and the decoders
+# Components of the data pipeline, and the decoders.
+PART_KINDS = ("dataset", "operator", "sampler", "decoder", "collate_fn")
 TASK = "rec"  # PaddleOCR uses one name for different classes, by `model_type`; ours is recognition
 _DEFINITION = re.compile(r"^(?:class|def) ([A-Za-z]\w*)", re.MULTILINE)
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from paddle import Tensor, nn
 
-from ppocr_ext.base import parts
+from ppocr_ext.base.parts import BRANCH_ROWS
 
-BRANCH_LAYERS = {name: row.layers for name, row in parts.BRANCHES.items()}
+BRANCH_LAYERS = {name: row.layers for name, row in BRANCH_ROWS.items()}
 BRANCHES = frozenset(BRANCH_LAYERS)
 
 

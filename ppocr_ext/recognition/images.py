@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, TypeGuard, get_args
 import cv2
 import numpy as np
 
-from ppocr_ext.base.parts import HALF, TRANSFORMS, kind_of
+from ppocr_ext.base.parts import HALF, TRANSFORM_ROWS, kind_of
 from ppocr_ext.config import Config, named_items
 from ppocr_ext.config.node import dotted
 from ppocr_ext.data.label_file import read_label_file
@@ -291,7 +291,7 @@ class WidthPolicy:
         resizing = [name for name, _ in _of_pixels(config) if name.endswith("ResizeImg")]
         steps = read_preprocessing(config, "Eval")
         for name, path in _of_pixels(config):
-            if name not in TRANSFORMS or not TRANSFORMS[name].is_usual:
+            if name not in TRANSFORM_ROWS or not TRANSFORM_ROWS[name].is_usual:
                 raise _unsupported(config, path, f"{name} changes the pixels")
         decoding = config.at(("Eval", "dataset", "transforms", "DecodeImage"), None)
         for key in _UNSUPPORTED if isinstance(decoding, Mapping) else ():

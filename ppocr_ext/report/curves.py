@@ -245,9 +245,8 @@ def _curve(plot: Plot, index: int, names: Sequence[str], x: _Scale, y: _Scale) -
     series = plot.series[index]
     line = f'class="line"{dash_of(index)}'
     points = _thinned(series)
-    if (
-        plot.style == "lr" and len(names) > 1
-    ):  # runs often have the same schedule: later curves are wider, and behind
+    # Runs often have the same schedule. Later curves are drawn wider and behind the first, so that all can be seen.
+    if plot.style == "lr" and len(names) > 1:
         line += f' style="stroke-width:{2 + 2.5 * index:g}"'
     if plot.style in ("loss", "plain") and len(series) >= _SMOOTH_FROM:
         smooth = _thinned(smoothed(series, len(series) // 20))
@@ -300,9 +299,8 @@ def smoothed(series: Series, reach: int) -> Series:
     counts = [0, *itertools.accumulate(int(math.isfinite(v)) for _, v in series)]
     smooth = []
     for index, (step, value) in enumerate(series):
-        near = min(
-            reach, index, len(series) - 1 - index
-        )  # the same to both sides, so that the ends do not lag
+        # The window has the same width on both sides, so that the curve does not lag at its ends.
+        near = min(reach, index, len(series) - 1 - index)
         first = index - near
         end = index + near + 1
         count = counts[end] - counts[first]

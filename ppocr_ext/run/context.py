@@ -253,9 +253,8 @@ def _download_weights(config: Config) -> None:
             if official_file(str(name)) is not None:
                 LOG.info("%s", digest_line(table()[str(name)]))
         except WeightsError as error:
-            is_teacher = config.at(
-                (*path[:-1], "freeze_params"), False
-            )  # without weights it would teach noise
+            # A teacher without weights would teach noise, so there is no way to train without them.
+            is_teacher = config.at((*path[:-1], "freeze_params"), False)
             remedy = "" if is_teacher else _FROM_NOTHING.format(dotted(path))
             raise WeightsError(
                 f"{config.where(path)}: {dotted(path)}: {error}{remedy}", code=error.code

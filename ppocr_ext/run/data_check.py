@@ -22,7 +22,7 @@ import numpy as np
 import paddle.distributed as dist
 from tqdm import tqdm
 
-from ppocr_ext.base.parts import BRANCHES, OF_LABEL_FILES, OF_LMDB
+from ppocr_ext.base.parts import BRANCH_ROWS, OF_LABEL_FILES, OF_LMDB
 from ppocr_ext.charset import Charset
 from ppocr_ext.check.data import reads_key
 from ppocr_ext.check.objective import long_warm_up
@@ -47,11 +47,11 @@ from ppocr_ext.run.frame_counts import FrameCounts
 
 def second_label_kind(transforms: Any) -> Gtc | None:
     """Return the kind of the second label that the transforms make: ``"nrtr"``, ``"sar"`` or None."""
-    kinds: dict[str, Gtc] = {BRANCHES["gtc"].encoder: "nrtr", BRANCHES["sar"].encoder: "sar"}
+    kinds: dict[str, Gtc] = {BRANCH_ROWS["gtc"].encoder: "nrtr", BRANCH_ROWS["sar"].encoder: "sar"}
     for entry in transforms or ():
         name, options = next(iter(entry.items())) if isinstance(entry, Mapping) else (entry, None)
         if name == "MultiLabelEncode":
-            return kinds.get((options or {}).get("gtc_encode") or BRANCHES["sar"].encoder)
+            return kinds.get((options or {}).get("gtc_encode") or BRANCH_ROWS["sar"].encoder)
         if name in kinds:
             return kinds[name]
     return None
@@ -252,9 +252,8 @@ _FEW = 0.02  # share of the images that were looked at; some odd ones are in mos
 MOST_READ = 20_000  # samples whose images a run compares by content
 _ROW = np.dtype([("image", "i8"), ("label", "i8"), ("number", "u4")])  # hashes, and the number of the sample
 Place = tuple[str, str, str]  # of a sample in its file, its image, its label
-EqualImages = tuple[
-    int, list[tuple[Place, Place]]
-]  # count; the first of them, each with the earlier sample before it
+# How many samples there are, and the first of them as pairs (earlier sample, this sample).
+EqualImages = tuple[int, list[tuple[Place, Place]]]
 
 
 def data_warnings(config: Config, mode: str, report: PreflightReport, section: str) -> Iterator[Issue]:
@@ -409,13 +408,11 @@ def compare_images(reports: Sequence[PreflightReport], by_content: bool) -> dict
     """
     with tqdm(total=sum(report.usable for report in reports), desc="images", **BAR) as bar:
         rows = np.fromiter(_rows(reports, by_content, bar), _ROW)
-    rows = rows[
-        np.argsort(rows["image"], kind="stable")
-    ]  # those of one image stay in the order of the samples
+    # A stable sort keeps the samples of one image in their order.
+    rows = rows[np.argsort(rows["image"], kind="stable")]
     starts = np.flatnonzero(np.append(True, rows["image"][1:] != rows["image"][:-1]))
-    first = np.repeat(
-        starts, np.diff(np.append(starts, len(rows)))
-    )  # of each row that of the first with its image
+    # For each row, the index of the first row with the same image.
+    first = np.repeat(starts, np.diff(np.append(starts, len(rows))))
     numbers = rows["number"]
     differs = rows["label"] != rows["label"][first]
     ends = np.cumsum([file.total for report in reports for file in report.files])
@@ -457,9 +454,8 @@ def _samples(
     """Yield (report, source, is usable, number in the source, item) of each checked sample."""
     for report in reports:
         sources = open_sources(report, [file.path for file in report.files])
-        for file, source in zip(
-            report.files, sources, strict=False
-        ):  # the check may have stopped before the last LMDB
+        # Not strict: the check may have stopped before the last LMDB.
+        for file, source in zip(report.files, sources, strict=False):
             for at, (is_usable, item) in enumerate(zip(file.lines, source.items(), strict=False), start=1):
                 yield report, source, is_usable, at, item
 

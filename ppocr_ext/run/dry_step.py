@@ -22,7 +22,7 @@ import paddle
 from paddle import nn
 from paddle.utils import unique_name
 
-from ppocr_ext.base.parts import BRANCHES, LIST_LOSSES, LOSSES, Loss
+from ppocr_ext.base.parts import BRANCH_ROWS, LIST_LOSSES, LOSS_ROWS, LossRow
 from ppocr_ext.charset import Charset
 from ppocr_ext.check.files import no_log
 from ppocr_ext.config import Config, load, named_items, with_class_counts
@@ -47,7 +47,7 @@ from ppocr_ext.run.train_setup import loss_context
 _SECTIONS = ("Architecture", "Loss", "Train", "Eval", "PostProcess", "Metric")
 _NEVER = 10**9
 _TRANSFORMS = ("Train", "dataset", "transforms")
-_TAUGHT = (BRANCHES["gtc"].head, BRANCHES["sar"].head)  # heads that read labels in training
+_TAUGHT = (BRANCH_ROWS["gtc"].head, BRANCH_ROWS["sar"].head)  # heads that read labels in training
 _PARTS = {"transform": "Transform", "backbone": "Backbone", "neck": "Neck", "head": "Head"}
 _ORDER = (
     "Fix: a MultiHead reads [image, label_ctc, label_gtc or label_sar, length, valid_ratio], made by MultiLabelEncode "
@@ -213,7 +213,7 @@ class DryStep:
                 self.report(
                     "label_mismatch",
                     batch.keys_path,
-                    f"{reader} reads {entry} of the batch as a label of {BRANCHES[head].encoder}, but {result} "
+                    f"{reader} reads {entry} of the batch as a label of {BRANCH_ROWS[head].encoder}, but {result} "
                     f"(expected {label!r}).\n  Kept: [{', '.join(batch.keys)}]. {_ORDER}",
                 )
                 return True
@@ -299,9 +299,8 @@ class _Network:
         names = {id(layer): name for name, layer in self._model.named_sublayers()}
         call: Mapping[str, Any] = {"self": None, "inputs": [images]}
         for frame, _ in walk_tb(error.__traceback__):
-            values = (
-                frame.f_locals
-            )  # of Paddle's Layer.__call__: `self` and `inputs`; the innermost call comes last
+            # Paddle's Layer.__call__ has the locals `self` and `inputs`. The innermost call comes last.
+            values = frame.f_locals
             if frame.f_code.co_name == "__call__" and id(values.get("self")) in names and "inputs" in values:
                 call = values
         name = names.get(id(call["self"]), "")
@@ -329,7 +328,7 @@ class _Network:
             path = (*path, "Models", names[0])
             names = [*names[1:], ""]
         path = (*path, _PARTS[names[0]]) if names[0] in _PARTS else path
-        heads = [row.head for row in BRANCHES.values() if len(names) > 1 and names[1] in row.layers]
+        heads = [row.head for row in BRANCH_ROWS.values() if len(names) > 1 and names[1] in row.layers]
         branch = (*path, "head_list", *heads)
         return branch if heads and self._step.config.node(branch) is not None else path
 
@@ -357,7 +356,7 @@ class _Reader:
         """Decode the outputs of the networks, or measure the decoded texts."""
         options = self._step.config.at(self._section)
         name = str(options.get("name"))
-        for head, row in BRANCHES.items():
+        for head, row in BRANCH_ROWS.items():
             if name.endswith(row.decoder) and self._step.report_wrong_label(self._batch, name, head, 1):
                 raise _StageFailed
         try:
@@ -448,7 +447,7 @@ class _Losses:
 
     def _report_label(self, name: str, options: Mapping[str, Any]) -> bool:
         """Report a label that is not the one that the loss reads, by position; return True if there is one."""
-        row = LOSSES.get(name, Loss())
+        row = LOSS_ROWS.get(name, LossRow())
         head = row.branch_with(options)
         # a CenterLoss without `multi_head` finds its label by the outputs
         if not head or row.is_of_frames(options) or (row.is_center and "multi_head" not in options):

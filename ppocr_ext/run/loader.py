@@ -251,9 +251,8 @@ class Loader:
         epoch, skip, on_boundary, on_epoch = self._training
         self._training = (epoch + 1, 0, on_boundary, on_epoch)
         if self._rebuild is not None and epoch > 1:
-            with generators_seeded(
-                self._seed, epoch
-            ):  # PaddleOCR's MultiScaleSampler draws in its constructor
+            # PaddleOCR's MultiScaleSampler draws random numbers in its constructor.
+            with generators_seeded(self._seed, epoch):
                 self._use(self._rebuild(epoch))
         for batch in self.read(epoch, skip):
             # not after the last batch of an epoch, where the host saves the checkpoints of the epoch

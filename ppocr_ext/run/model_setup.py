@@ -13,7 +13,7 @@ import numpy as np
 from paddle import Tensor, nn
 from rapidfuzz.distance import Levenshtein
 
-from ppocr_ext.base.parts import BRANCHES
+from ppocr_ext.base.parts import BRANCH_ROWS
 from ppocr_ext.charset import Charset
 from ppocr_ext.check.sub_models import ALLOW_UNTRAINED, UNTRAINED, untrained
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
@@ -156,9 +156,8 @@ def load_model_weights(
             for name in sorted(model.frozen & contained):
                 _refuse_noise(match.restricted((f"{name}.",)), name, context.charset)
         elif not is_second:
-            _load(
-                context, model, path, None, target_models=targets
-            )  # raises an error that says what does not fit
+            # Raises an error that says what does not fit.
+            _load(context, model, path, None, target_models=targets)
         covered |= dict.fromkeys(contained, str(path))
     for name in model.model_name_list:
         if (
@@ -321,7 +320,7 @@ def _texts(context: RunContext, teacher: nn.Layer, images: Tensor, branch: str) 
     request = HeadRequest(frozenset({branch}), probabilities=True, decode=True, as_dict=False)
     output = teacher(images, None, request)
     decoder: Any = context.host.build_post_process(
-        {"name": BRANCHES[branch].decoder}, context.config.host_options()
+        {"name": BRANCH_ROWS[branch].decoder}, context.config.host_options()
     )
     decoder.reverse = False  # PaddleOCR reverses Arabic texts and their labels
     results = decoder(output["head_out"] if isinstance(output, dict) else output)

@@ -9,7 +9,7 @@ from typing import Any
 
 from paddle import nn
 
-from ppocr_ext.base.parts import BRANCHES, CTC_DECODER, MULTI_HEAD
+from ppocr_ext.base.parts import BRANCH_ROWS, CTC_DECODER, MULTI_HEAD
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.checkpoint.contents import BEST
@@ -191,7 +191,7 @@ def single_recogniser(config: Config, name: str | None) -> tuple[Config, str | N
 def decoded_by_nrtr(config: Config) -> bool:
     """Return True for one model whose only head is an NRTR decoder: ``NRTRLabelDecode``, and no MultiHead."""
     return (
-        config.at("PostProcess.name", default=None) == BRANCHES["gtc"].decoder
+        config.at("PostProcess.name", default=None) == BRANCH_ROWS["gtc"].decoder
         and config.at("Architecture.Models", default=None) is None
         and config.at("Architecture.Head.name", default=None) != MULTI_HEAD
     )

@@ -100,9 +100,8 @@ class Run(RunContext, RunData, Training):
             samples = len(data.train_loader.dataset) * training.start.epochs // context.team.size
             engines = compile_frozen(context, training.network, samples, prepare=cache is None)
             model = training.network.using(callers=engines) if engines else training.model
-            if (
-                cache is not None
-            ):  # after compilation: the cache calls the compiled teacher for missing samples
+            # After compilation, since the cache calls the compiled teacher for missing samples.
+            if cache is not None:
                 answers = cached_teacher(
                     Path(cache), model, training.loss, config, context.charset.digest, training.frozen_digests
                 )

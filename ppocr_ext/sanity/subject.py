@@ -12,7 +12,7 @@ from paddle import Tensor, nn
 from paddle.optimizer import Optimizer
 from paddle.optimizer.lr import LRScheduler
 
-from ppocr_ext.base.parts import BRANCHES, CENTER_LOSSES, MULTI_LOSSES
+from ppocr_ext.base.parts import BRANCH_ROWS, CENTER_LOSSES, MULTI_LOSSES
 from ppocr_ext.charset import Charset
 from ppocr_ext.check.sub_models import ALLOW_UNTRAINED
 from ppocr_ext.config import Config
@@ -349,7 +349,7 @@ def _layer(model: nn.Layer, branch: str | None) -> nn.Layer:
             f"Architecture: {type(model).__name__} has no head to test. Fix: give it a Head.",
             code="missing_branch",
         )
-    return head if branch is None else getattr(head, BRANCHES[branch].layers[-1])
+    return head if branch is None else getattr(head, BRANCH_ROWS[branch].layers[-1])
 
 
 def _loss_of(
@@ -371,7 +371,7 @@ def _loss_of(
 def _decoder(context: RunContext, branch: str | None) -> Callable[..., Any]:
     """Return PaddleOCR's decoder of a branch, or of the config's single head."""
     config = context.config
-    options = {"name": BRANCHES[branch].decoder} if branch else config.at("PostProcess").thaw()
+    options = {"name": BRANCH_ROWS[branch].decoder} if branch else config.at("PostProcess").thaw()
     options["name"] = str(options["name"]).removeprefix("Distillation")
     plain = {key: value for key, value in options.items() if key not in ("model_name", "key", "multi_head")}
     return context.host.build_post_process(plain, config.host_options())

@@ -86,9 +86,8 @@ def make_folder(out: str | Path, wanted: DatasetFolder, processes: int = 1) -> i
     source = wanted.source
     counts = {"train": wanted.train, "val": wanted.val}
     parameters = {**source.to_json(), **counts, "seed": source.seed, "format": wanted.image_format}
-    parameters = json.loads(
-        json.dumps(parameters)
-    )  # like those that are read from the file: lists for tuples
+    # Tuples become lists, as in the parameters that are read from the manifest.
+    parameters = json.loads(json.dumps(parameters))
     if _is_complete(out, wanted, parameters):
         return 0
     _write_manifest(out, source.kind, parameters, digest=None)

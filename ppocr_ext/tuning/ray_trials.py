@@ -123,9 +123,8 @@ def _trainable(search: Search, indicator: str, working_folder: Path) -> Any:
     """Return the function that a Ray worker calls with what the driver suggests."""
 
     def train(suggested: Mapping[str, Any]) -> None:
-        os.chdir(
-            working_folder
-        )  # a Ray worker starts in another folder, and paths in the config are relative
+        # A Ray worker starts in a folder of its own, but paths in the config are relative to the driver's folder.
+        os.chdir(working_folder)
 
         def on_evaluation(count: int, line: Evaluation) -> bool:
             tune.report({"evaluation": json.dumps(line)})  # does not return if the trial is to stop

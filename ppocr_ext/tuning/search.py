@@ -181,10 +181,8 @@ class Search:
     ) -> TrialResult:
         """Train trial ``number`` with ``ppocr-ext train``, in its own run folder."""
         folder = self.folder / "trials" / f"{number:04}"
-        for name in (
-            METRICS_FILE,
-            RECORD_FILE,
-        ):  # files of an earlier study, which would count as this trial's
+        # Files of an earlier study in this folder would count as this trial's.
+        for name in (METRICS_FILE, RECORD_FILE):
             (folder / name).unlink(missing_ok=True)
         values = {**settings, "Global.save_model_dir": folder.as_posix()}
         options = [f"{key}={json.dumps(value)}" for key, value in values.items()]  # JSON is YAML

@@ -195,9 +195,8 @@ class TuningStudy:
 
     def ask(self) -> tuple[int, dict[str, Any]]:
         """Begin a trial: return its number and its settings, by config key."""
-        seed = (
-            self._seed + len(self.trials()) + len(self._running)
-        )  # so that interrupted trials do not change it
+        # Not Optuna's trial number: an interrupted trial also takes a number, and would change the seed.
+        seed = self._seed + len(self.trials()) + len(self._running)
         self.record.sampler = optuna.samplers.TPESampler(n_startup_trials=_RANDOM_TRIALS, seed=seed)
         trial = self.record.ask(fixed_distributions=self._distributions)
         self._running[trial.number] = trial

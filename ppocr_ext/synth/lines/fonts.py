@@ -309,9 +309,8 @@ def _names_another(glyph: str, code: int) -> bool:
     """Return True if a glyph has the name of a symbol, or of another character than ``code`` (ASCII)."""
     if glyph in AGL2UV:
         return AGL2UV[glyph] != code
-    is_word = (
-        re.fullmatch(r"[A-Za-z]{4,}", glyph) is not None
-    )  # without a number, unlike uni0041 and cid00034
+    # Names with a number, such as uni0041 and cid00034, are not words.
+    is_word = re.fullmatch(r"[A-Za-z]{4,}", glyph) is not None
     return is_word and chr(code).isalnum() and not glyph.startswith(UV2AGL[code])
 
 

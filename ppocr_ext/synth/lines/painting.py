@@ -320,9 +320,8 @@ def with_ink(back: np.ndarray, style: LineStyle, rng: SeededRandom) -> tuple[np.
     """
     least, most = style.contrast
     darkest, brightest = _extremes(back)
-    if (
-        max(darkest, 255 - brightest) < least
-    ):  # no ink fits: reduce the contrast, and move it to black or white
+    # No ink has enough contrast: reduce the contrast of the background, and move it to black or white.
+    if max(darkest, 255 - brightest) < least:
         spread = min(brightest - darkest, 0.6 * (255 - least))
         low = 255 - spread if darkest + brightest >= 255 else 0.0
         scale = spread / max(brightest - darkest, 1e-6)

@@ -38,7 +38,7 @@ def draw_center_map(path: Path, table: CenterTable, pairs: Sequence[CenterPair],
         path: the PNG to write.
         table: the centers; the blank is not drawn.
         pairs: pairs to join, from :func:`ppocr_ext.centers.center_summary.nearest_pairs`.
-        title: of the map.
+        title: the title of the map.
     """
     rows = np.flatnonzero(table.class_ids != 0)
     names = [table.characters[row] for row in rows]

@@ -215,7 +215,7 @@ class ConfigCheck:
         Args:
             kind: ``"operator"`` (a transform), ``"sampler"``, ``"decoder"`` or ``"collate_fn"``.
             name: as the config has it.
-            path: of the name.
+            path: the path of the name.
         """
         registry = Registry("transform" if kind == "operator" else kind)
         registry.set_fallback(

@@ -99,7 +99,7 @@ class TrainState:
         accumulate: ``Global.accumulate``; None for 1.
         engines: the engine of each compiled frozen sub-model; None if none is compiled.
         unreached: trained parameters that had no gradient yet; None in PaddleOCR's and older checkpoints.
-        processes: of the run; None in PaddleOCR's and older checkpoints.
+        processes: the number of processes of the run; None in PaddleOCR's and older checkpoints.
         settings: labels, losses and indicator (:func:`ppocr_ext.run.host_config.settings_of`); empty in older ones.
         files: SHA-256 of the other two files by their endings; None in PaddleOCR's checkpoints.
     """

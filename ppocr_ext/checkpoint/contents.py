@@ -175,7 +175,7 @@ class Part:
 
     Attributes:
         name: such as ``Student.backbone`` or ``head.ctc_head``.
-        shapes: of its entries by their names in the file.
+        shapes: the shapes of its entries by their names in the file.
     """
 
     name: str
@@ -224,7 +224,7 @@ def extract(checkpoint: Checkpoint, sub_model: str, target: Path) -> int:
     refused.
 
     Args:
-        checkpoint: of a distillation.
+        checkpoint: the checkpoint of a distillation.
         sub_model: the one to extract.
         target: path of the new checkpoint, without an ending.
 

@@ -49,7 +49,7 @@ class OfficialWeights:
 
     Attributes:
         name: as a config writes it, `PP-OCRv5_mobile_rec`.
-        address: of the file, HTTPS.
+        address: the address of the file, HTTPS.
         source: the file that the address was taken from, with its version.
         kind: `"pdparams"`, or `"tar"` (only `member` is read from the tar).
         config: the official config of the network.
@@ -59,7 +59,7 @@ class OfficialWeights:
         branches: heads in the file: `ctc`, `gtc`, `sar`.
         tried: False if the authors of this table never opened the file.
         member: path inside the tar.
-        prefix: of the names of the recogniser, in a file of several networks.
+        prefix: the prefix of the names of the recogniser, in a file of several networks.
         sha256: published digest; None if none is published.
     """
 

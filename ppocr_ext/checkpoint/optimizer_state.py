@@ -34,7 +34,7 @@ def restore_optimizer(
     """Load the optimizer state of ``checkpoint`` into ``optimizer``, if it has one.
 
     Args:
-        optimizer: of the run.
+        optimizer: the optimizer of the run.
         checkpoint: where the state is.
         names: generated name in this process, by the name in the model.
         saved: generated name when it was saved, by the name in the model; empty for a checkpoint of PaddleOCR, whose
@@ -149,7 +149,7 @@ def _translate(
     """Return ``state`` by the names in this process, with master weights for exactly the 16-bit parameters.
 
     Args:
-        state: of an optimizer.
+        state: the state of an optimizer.
         before: generated name when it was saved, by the name in the model.
         names: generated name in this process, by the name in the model.
         half: names in this process of the trained 16-bit parameters.

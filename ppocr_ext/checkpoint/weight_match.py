@@ -250,7 +250,7 @@ def match_weights(
 
     Args:
         source: the file.
-        entries: of the file.
+        entries: the entries of the file.
         shapes: the model's shapes by name.
         first_prefix: prefix (``"Student."``) to remove; preferred to other changes that match as many entries.
         target_models: sub-models that may get the weights of a single model, the preferred one first.

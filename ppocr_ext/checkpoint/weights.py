@@ -246,7 +246,7 @@ def _is_of(
 
     Args:
         old: the given or assumed dictionary of the file.
-        match: of the entries to load.
+        match: the match of the entries to load.
         counts: CTC classes by parameter.
         charset: the model's dictionary.
         assumed: whether ``old`` is a guess.

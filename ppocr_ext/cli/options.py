@@ -59,10 +59,10 @@ def add_number(
     """Add an option whose value is a number.
 
     Args:
-        parser: of the command.
+        parser: the parser of the command.
         option: its name.
         rule: what the number must be; its kind is ``"whole"`` or ``"number"``.
-        choices: of ``add_argument``.
+        choices: the ``choices`` of ``add_argument``.
     """
 
     def number(text: str) -> float:

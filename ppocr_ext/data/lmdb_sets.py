@@ -26,7 +26,7 @@ class LmdbSet:
     Attributes:
         path: its folder.
         count: samples in it, by its own ``num-samples``.
-        environment: of the package ``lmdb``; shared by all readers of this folder in this process.
+        environment: the environment of the package ``lmdb``; shared by all readers of this folder in this process.
         transaction: a read transaction, for one thread at a time.
     """
 

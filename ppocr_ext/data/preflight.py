@@ -47,7 +47,7 @@ class LabelFile:
     """A label file.
 
     Args:
-        path: of the file.
+        path: the path of the file.
         images: its images.
         rules: what makes a sample usable.
         delimiter: separates the columns.

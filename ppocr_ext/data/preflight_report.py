@@ -88,7 +88,7 @@ class FileReport:
 
     Attributes:
         path: the label file, or the folder of the LMDB.
-        digest: of all its lines (labels of an LMDB), hexadecimal.
+        digest: the digest of all its lines (labels of an LMDB), hexadecimal.
         altered: line ends or a byte order mark were removed from a line.
         lines: 1 byte for each line: 1 if it is usable, else 0.
         further: the columns after the label.
@@ -129,7 +129,7 @@ class PreflightReport:
     Attributes:
         data_dir: folder of relative image paths, or of the LMDBs.
         rules: what makes a sample usable.
-        delimiter: of the label files.
+        delimiter: the delimiter of the label files.
         ds_width: the lines have width and height.
         examples: unusable samples of each reason that are kept by name.
         is_lmdb: the samples are in LMDBs.
@@ -454,7 +454,7 @@ def _length_fixes(report: PreflightReport, width: int) -> list[str]:
     """Return a sentence for each limit that labels exceed, with the value that is enough for all of them.
 
     Args:
-        report: of one section.
+        report: the report of one section.
         width: the image width that the labels of all sections need; 0 if it is not known.
     """
     fixes: list[str] = []

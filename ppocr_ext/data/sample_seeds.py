@@ -84,7 +84,7 @@ class Views:
     """The views of a data set.
 
     Attributes:
-        seed: of all their random numbers.
+        seed: the seed of all their random numbers.
         count: K; epoch e shows view e mod K.
     """
 
@@ -156,7 +156,7 @@ class ViewBatches:
 
         Args:
             epoch: number of the epoch, which decides the view.
-            seed: of the order.
+            seed: the seed of the order.
             rank: number of the process.
             processes: how many processes share the batches; the first batches are repeated to give all the same number.
         """

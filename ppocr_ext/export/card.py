@@ -39,9 +39,9 @@ def write_card(folder: Path, name: str, description: Description, sizes: Mapping
     """Write the card.
 
     Args:
-        folder: of the export.
-        name: of the published folder, for the lines of code.
-        description: of the model.
+        folder: the folder of the export.
+        name: the name of the published folder, for the lines of code.
+        description: the description of the model.
         sizes: bytes of each file.
     """
     warning = clients.width_warning(description.policy)
@@ -149,9 +149,9 @@ class Description:
     """The facts about an exported model.
 
     Attributes:
-        config: of the training, with all sub-models.
+        config: the config of the training, with all sub-models.
         trained: the recogniser.
-        parameters: of the exported network.
+        parameters: the number of parameters of the exported network.
         model_name: the name for PaddleOCR's 3.x client.
         policy: prepares the images.
         width: the only width that the graph takes; None: every width.

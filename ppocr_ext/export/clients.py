@@ -248,7 +248,7 @@ def choose_name(config: Config, sub_model: str | None, charset: Charset, given: 
     """Return the name under which PaddleOCR's 3.x client loads a model.
 
     Args:
-        config: of the training.
+        config: the config of the training.
         sub_model: the entry of ``Architecture.Models`` that is exported; None in a config of one model.
         charset: its dictionary.
         given: ``--model-name``; without it, ``Global.pdx_model_name``, ``Global.model_name`` or the name of an

@@ -57,9 +57,9 @@ class ExportedModel:
 
     Attributes:
         folder: with the files.
-        description: of the model.
+        description: the description of the model.
         sizes: bytes of each file.
-        comparisons: of each form with the network.
+        comparisons: the comparisons of each form with the network.
     """
 
     folder: Path
@@ -121,7 +121,7 @@ def export_recogniser(
     """Write the files of a recogniser, compare each engine with the network, and publish the folder.
 
     Args:
-        config: of the training, with all sub-models.
+        config: the config of the training, with all sub-models.
         trained: the recogniser.
         output: the folder.
         format: a name in ``FORMATS``, or ``"both"`` for all of them.
@@ -288,7 +288,7 @@ def write_charset(path: Path, charset: Charset, classes: int) -> None:
     Args:
         path: the file.
         charset: the dictionary of the model.
-        classes: of the network's CTC output, the blank included.
+        classes: the number of classes of the network's CTC output, the blank included.
 
     Raises:
         ModelError: the network has another number of classes.

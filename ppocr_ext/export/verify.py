@@ -73,7 +73,7 @@ class Comparison:
     """How far a reader is from the network that it must equal.
 
     Attributes:
-        name: of the reader.
+        name: the name of the reader.
         note: see :class:`Reader`.
         images: how many were compared.
         largest: the largest difference of two probabilities; infinite if the shapes differ or a number is NaN.
@@ -114,9 +114,9 @@ def compare(
     """Compare the readers of an export with the network: each image alone; graphs also with batches and other widths.
 
     Args:
-        name: of ``network``.
+        name: the name of ``network``.
         network: the trained network, which is right.
-        forms: of the model, by name.
+        forms: the forms of the model, by name.
         clients: that read it.
         pictures: the images.
         any_width: the graphs should take every width.
@@ -246,7 +246,7 @@ def open_forms(
 
     Args:
         folder: has the files of an export.
-        policy: of the export; ``inference.yml`` overrides its size and its order of channels.
+        policy: the policy of the export; ``inference.yml`` overrides its size and its order of channels.
         reorder: see :func:`ppocr_ext.recognition.ctc_text.read`.
     """
     opened: dict[str, RecognizerParts] = {}
@@ -342,7 +342,7 @@ def batches_of(images: Sequence[np.ndarray], policy: WidthPolicy) -> list[np.nda
 
     Args:
         images: uint8 [H, W, 3].
-        policy: of the network.
+        policy: the policy of the network.
 
     Returns:
         float32 [B, 3, H, W] each.

@@ -53,7 +53,7 @@ class Verification:
     Attributes:
         reference: name of the reader that the others must equal.
         rows: a comparison for each reader; the first is the reference itself.
-        faults: of the folder, such as a file that was replaced.
+        faults: the faults of the folder, such as a file that was replaced.
         notes: the reasons why a reader is not compared.
         unreadable: a message for each image that cannot be read.
     """
@@ -86,7 +86,7 @@ def verify_export(
     Args:
         folder: written by ``ppocr-ext export``.
         run: folder of the run or its config; None: the parent folder of the export, if its weights were exported.
-        options: of the run's config, as after ``-o``.
+        options: the options of the run's config, as after ``-o``.
         host_path: a PaddleOCR checkout; None searches for a host.
         images: files, folders, patterns, a label file; none: some images of Eval and drawn ones.
         data_dir: start of image paths in a label file; None: its own folder.
@@ -200,7 +200,7 @@ def open_clients(folder: Path, exported: Exported, stack: ExitStack) -> tuple[li
     """Return a reader for each installed client that can read this export, and notes about the others.
 
     Args:
-        folder: of the export.
+        folder: the folder of the export.
         exported: its description.
         stack: ends the processes.
     """

@@ -52,7 +52,7 @@ def insert_mapping(names: Sequence[str], transforms: list[T], entry_at: Callable
     """Insert the mapping before the first label encoder, if there is one.
 
     Args:
-        names: of the transforms.
+        names: the names of the transforms.
         transforms: one entry for each name; the list is changed.
         entry_at: returns the entry of the mapping, from the entry of the encoder.
     """

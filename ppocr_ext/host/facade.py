@@ -198,7 +198,7 @@ def open_text_recognizer(options: Sequence[str]) -> Any:
     Call it in a separate process, since importing ``paddleocr`` replaces the modules that our networks need.
 
     Args:
-        options: of its command line.
+        options: the options of its command line.
     """
     import_module("paddleocr")  # makes its `tools` importable
     args = import_module("tools.infer.utility").init_args().parse_args(list(options))

@@ -43,8 +43,8 @@ def drawn_images(characters: Sequence[str], height: int) -> list[np.ndarray]:
     """Return coloured images with letters of a dictionary, from narrow to wide; always the same images.
 
     Args:
-        characters: of the dictionary; if it has no Latin letter or digit, digits are drawn.
-        height: of the network's input. The images have other heights, so that they must be resized.
+        characters: the characters of the dictionary; if it has no Latin letter or digit, digits are drawn.
+        height: the height of the network's input. The images have other heights, so that they must be resized.
 
     Returns:
         uint8 [H, W, 3] each, in BGR.

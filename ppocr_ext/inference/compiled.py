@@ -211,8 +211,8 @@ class CompiledNetwork:
     Args:
         network: in eval mode, with weights that do not change.
         request: the outputs that are computed.
-        name: of the network in messages.
-        threads: of the computation; None: those of the network itself (``OMP_NUM_THREADS``).
+        name: the name of the network in messages.
+        threads: the number of threads of the computation; None: those of the network itself (``OMP_NUM_THREADS``).
         dtype: ``"float32"`` or ``"bfloat16"``, for products and convolutions. Without instructions for bfloat16,
             float32 is used, with a warning.
         engine: ``"paddle"`` (Paddle Inference with oneDNN), ``"onnxruntime"``, ``"openvino"``, or ``"auto"``; see
@@ -314,7 +314,7 @@ class CompiledNetwork:
 
         Raises:
             ModelError: there would be too many graphs, or a graph computes other numbers.
-            Exception: of any class, from Paddle, the converter or the engine, if the network cannot be compiled.
+            Exception: any exception of Paddle, the converter or the engine, if the network cannot be compiled.
         """
         channels, height, width = (int(size) for size in image_shape)
         for shape in ((channels, height, None), (channels, height, width)):
@@ -399,8 +399,8 @@ class _Graph:
     """A graph and the structure of its outputs.
 
     Args:
-        runner: of the graph.
-        outputs: of the network, with the same structure.
+        runner: the runner of the graph.
+        outputs: the outputs of the network, with the same structure.
     """
 
     def __init__(self, runner: Runner, outputs: Any) -> None:

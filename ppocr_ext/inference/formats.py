@@ -202,10 +202,10 @@ class ExportedEngine:
     Compare the digests of the files first: Paddle may not notice that the file of weights is truncated.
 
     Args:
-        name: of its form in :data:`FORMATS`.
+        name: the name of its form in :data:`FORMATS`.
         place: the folder with its files, or the only file.
         way: one of the form's ``openers``; None: the first one.
-        threads: of the computation; None: the library's default.
+        threads: the number of threads of the computation; None: the library's default.
 
     Attributes:
         metadata: texts in the file by key, such as its dictionary.

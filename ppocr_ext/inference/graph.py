@@ -121,7 +121,7 @@ def write_graph(
     Args:
         copied: made by :func:`inference_copy`.
         request: the outputs of the graph; a tensor that the network returns twice is one output.
-        image_shape: of the images; a width of None stands for all widths.
+        image_shape: the shape of the images; a width of None stands for all widths.
         folder: an existing folder.
         position: see :func:`target_position`.
 

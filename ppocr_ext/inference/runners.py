@@ -35,8 +35,8 @@ class Runner:
     """A graph that a library has opened; several threads may call it.
 
     Attributes:
-        shapes: of the inputs by name; None for a size that is not fixed; empty for ids, or if the library does not
-            know the shape.
+        shapes: the shapes of the inputs by name. A size that is not fixed is None. The shape is empty for ids, or if
+            the library does not know it.
         outputs: the number of axes of each output; None if the library does not know it.
         run: maps the inputs by name to the outputs, in their order.
         metadata: texts in the file by key, such as its dictionary.
@@ -102,11 +102,11 @@ def open_runner(engine: str, folder: Path, *, threads: int, dtype: str = FLOAT32
     Args:
         engine: the library.
         folder: has ``inference.json`` and ``inference.pdiparams``, and ``inference.onnx`` for other engines.
-        threads: of the computation.
-        dtype: of products and convolutions; ONNX Runtime has float32 only.
+        threads: the number of threads of the computation.
+        dtype: the type of products and convolutions; ONNX Runtime has float32 only.
 
     Raises:
-        Exception: of any class, if the library cannot open the file.
+        Exception: an exception of any class, if the library cannot open the file.
     """
     if engine == PADDLE:
         # the longest label of a batch is part of the shapes, so there are many; keeping them costs memory, and no shape
@@ -129,14 +129,14 @@ def open_paddle(
 
     Args:
         files: the ``.json`` file and the ``.pdiparams`` file.
-        threads: of the computation; None: Paddle's default, which is 1.
-        dtype: of products and convolutions inside oneDNN; inputs and outputs stay float32.
+        threads: the number of threads of the computation; None: Paddle's default, which is 1.
+        dtype: the type of products and convolutions inside oneDNN; inputs and outputs stay float32.
         onednn: compute with oneDNN.
         kept_shapes: shapes of inputs for which oneDNN keeps its own weights and buffers; None: Paddle's default.
 
     Raises:
         MissingPackageError: Paddle is older than 3.0.
-        Exception: of any class, for a damaged file.
+        Exception: an exception of any class, for a damaged file.
     """
     from paddle import inference
 
@@ -179,10 +179,10 @@ def open_onnxruntime(files: Sequence[Path], *, threads: int | None = None) -> Ru
 
     Args:
         files: one file.
-        threads: of the computation; None: one for each core.
+        threads: the number of threads of the computation; None: one for each core.
 
     Raises:
-        Exception: of any class, for a damaged file.
+        Exception: an exception of any class, for a damaged file.
     """
     import onnxruntime
 
@@ -220,11 +220,11 @@ def open_openvino(files: Sequence[Path], *, threads: int, dtype: str = FLOAT32) 
 
     Args:
         files: one file.
-        threads: of the computation.
-        dtype: of products and convolutions.
+        threads: the number of threads of the computation.
+        dtype: the type of products and convolutions.
 
     Raises:
-        Exception: of any class, for a damaged file.
+        Exception: an exception of any class, for a damaged file.
     """
     options = {
         "PERFORMANCE_HINT": "LATENCY",  # one batch at a time, by all threads
@@ -335,7 +335,7 @@ def captured(call: Callable[[], T], failure: str, code: str) -> T:
     Args:
         call: takes no arguments.
         failure: the message of the error begins so, such as ``"The network cannot be compiled"``.
-        code: of the error.
+        code: the code of the error.
 
     Raises:
         ModelError: ``call`` raised an exception; the message ends with the last printed lines.

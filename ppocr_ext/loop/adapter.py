@@ -367,7 +367,7 @@ class Evaluations:
 
     Args:
         run: a training run.
-        hooks: of the run; they are called for each evaluation.
+        hooks: the hooks of the run; they are called for each evaluation.
 
     Attributes:
         best: the metrics of the best one, and its ``best_epoch`` (0 for the start weights).
@@ -418,7 +418,7 @@ def evaluate_now(run: Run, loader: EvalLoader | tuple[()], metric: Any) -> Mappi
 
     Args:
         run: a training run; its model is in train mode afterwards.
-        loader: of ``Eval``, as the host gets it.
+        loader: the loader of ``Eval``, as the host gets it.
         metric: as the host gets it.
     """
     config = run.config

@@ -140,7 +140,8 @@ class Hook:
         """Called after the forward pass; return values to add to the values of the step.
 
         Args:
-            predictions: of the network. Its dicts and lists are emptied when the step ends: copy what you keep.
+            predictions: the outputs of the network. Their dicts and lists are emptied at the end of the step, so copy
+                what you keep.
             batch: tensors, the images first.
             losses: scalars by name.
         """

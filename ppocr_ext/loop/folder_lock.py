@@ -37,9 +37,9 @@ def locked_folder(
     systems, Windows), the log has a line about it.
 
     Args:
-        folder: of a run.
+        folder: the folder of a run.
         option: the option that gives another folder, for a message.
-        warning_level: of the line in the log.
+        warning_level: the level of the line in the log.
 
     Raises:
         ConfigError: another training uses the folder.
@@ -119,8 +119,8 @@ def check_folder(
     """Return the checkpoints of an earlier run in ``folder`` that the new run replaces.
 
     Args:
-        folder: of the new run.
-        config: of the new run.
+        folder: the folder of the new run.
+        config: the config of the new run.
         host_path: as given, for a command in the message.
         overwrite: the user allows it.
         processes: as given, for the same command.

@@ -148,9 +148,9 @@ def find_incident(
         reading: its values.
         step: its number, from 1.
         last_good: the last step whose gradient was applied.
-        predictions: of the network.
-        batch: of the step.
-        layout: of the batch.
+        predictions: the predictions of the network.
+        batch: the batch of the step.
+        layout: the layout of the batch.
         charset: the dictionary.
     """
     # if "max" is bad, "min" says nothing new
@@ -258,8 +258,8 @@ class Incidents:
             reading: the values of the step.
             step: its number, from 1.
             last_good: the last step whose gradient was applied.
-            predictions: of the network.
-            batch: of the step.
+            predictions: the predictions of the network.
+            batch: the batch of the step.
             elsewhere: True if the forward pass of another process is bad, but not that of this one.
         """
         run = self._run
@@ -336,7 +336,7 @@ def replay(
     """Repeat the step of an incident, in float32.
 
     Args:
-        folder: of the incident.
+        folder: the folder of the incident.
         host_path: a PaddleOCR checkout; None searches for a host.
         options: as after ``-o``.
         with_plugins: import ``Global.plugins`` of its config, which runs their code.

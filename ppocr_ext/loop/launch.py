@@ -80,7 +80,7 @@ def start_processes(config: Config, processes: int, words: Sequence[str]) -> int
     process gets a device. The output of each process is kept in the folder ``processes`` of the run folder.
 
     Args:
-        config: of the training.
+        config: the config of the training.
         processes: at least 2.
         words: command and options of each process, such as ``["train", "-c", "my.yml"]``.
 

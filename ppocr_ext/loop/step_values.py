@@ -38,8 +38,9 @@ class Limits:
     """Limits of absurd values; infinity switches a limit off.
 
     Attributes:
-        image: of the absolute values of an image.
-        variance: of the ratio of a BatchNorm's batch variance to its running variance, after :data:`WARM_UP` steps.
+        image: the limit of the absolute values of an image.
+        variance: the limit of the ratio of a BatchNorm's batch variance to its running variance, after
+            :data:`WARM_UP` steps.
     """
 
     image: float = math.inf
@@ -85,7 +86,7 @@ class StepMeter:
     Args:
         network: without a wrapper.
         loss: declares which outputs it reads.
-        limits: of absurd values.
+        limits: the limits of absurd values.
 
     Attributes:
         trained: names and parameters that get a gradient.
@@ -124,7 +125,7 @@ class StepMeter:
         """Measure the forward pass; return the factor of the loss, 1 or NaN, as a tensor on the device.
 
         Args:
-            predictions: of the network.
+            predictions: the predictions of the network.
             batch: image first.
             losses: scalars by name.
             step: number of this step, from 1.
@@ -258,7 +259,7 @@ def named_outputs(
     """Return :func:`head_outputs` as a dict, in which the output of a single head has the name of the head.
 
     Args:
-        predictions: of the network.
+        predictions: the predictions of the network.
         network: without a wrapper.
         trained: result of :func:`trained_outputs`.
     """

@@ -8,7 +8,7 @@ Keys of ``Architecture``:
     in_channels: channels of the image (3).
     return_all_feats: return ``backbone_out``, ``neck_out`` and ``head_out``; losses with a ``key`` need them.
     pretrained_dict: dictionary of ``Global.pretrained_model``, if it differs.
-    Models: of a DistillationModel: name → the keys above and below.
+    Models: the sub-models of a DistillationModel: name → the keys above and below.
     Models.NAME.freeze_params: the sub-model stays in evaluation mode and is not trained (false).
     Models.NAME.pretrained: weights of the sub-model.
 """

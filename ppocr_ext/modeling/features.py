@@ -70,8 +70,8 @@ class FeatureTap:
         network: a CTC head, or a network with exactly one.
 
     Attributes:
-        features: of the last forward pass, [B, T, D].
-        logits: of the last forward pass, [B, T, C], before any softmax.
+        features: the features of the last forward pass, [B, T, D].
+        logits: the logits of the last forward pass, [B, T, C], before any softmax.
 
     Raises:
         ModelError: the network has no CTC head, or several.

@@ -168,7 +168,7 @@ class ConvNorm(nn.Layer):
         in_channels: input channels.
         out_channels: output channels.
         kernel_size: one number or (height, width).
-        stride: of the convolution.
+        stride: the stride of the convolution.
         padding: one number or (height, width).
         bias: whether the convolution has one, although BatchNorm follows.
         act: activation.
@@ -307,7 +307,7 @@ class MixingBlock(Recomputable):
     """A mixer and an MLP, each with a residual; LayerNorm after both, or before both.
 
     Attributes:
-        mixer_name: of the mixer in checkpoints.
+        mixer_name: the name of the mixer in checkpoints.
 
     Args:
         mixer: maps tokens, and their (H, W) if it is given, to tokens.
@@ -315,7 +315,7 @@ class MixingBlock(Recomputable):
         mlp_ratio: width of the MLP in multiples of `dim`.
         drop: dropout in the MLP.
         drop_path: probability of skipping a branch.
-        epsilon: of the LayerNorms.
+        epsilon: the epsilon of the LayerNorms.
         norm_after: True normalises the sum, False the input of each branch.
         act: activation of the MLP.
     """

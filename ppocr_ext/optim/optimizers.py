@@ -296,7 +296,7 @@ class TrainedPart:
     """A row of the table of parts.
 
     Attributes:
-        name: of the part, such as ``backbone`` or ``head.ctc_head``; with sub-models, ``Student.backbone``.
+        name: the name of the part, such as ``backbone`` or ``head.ctc_head``; with sub-models, ``Student.backbone``.
         parameters: its number of weights.
         trained: the number of trained weights.
         rates: the learning rate factors of the trained weights, ascending.
@@ -344,7 +344,7 @@ def match_patterns(network: nn.Layer, patterns: Iterable[str], key: str) -> dict
     Args:
         network: patterns match its names in ``state_dict``.
         patterns: shell patterns.
-        key: of the config, for messages.
+        key: the key of the config, for messages.
 
     Raises:
         ConfigError: a pattern matches nothing; the message has a near name, or the pattern with a sub-model.

@@ -42,7 +42,7 @@ class StageResult:
     """One row of the table.
 
     Attributes:
-        name: of the stage.
+        name: the name of the stage.
         parameters: number of weights of the whole network, with both heads.
         steps: number of optimizer steps.
         minutes: time of the training, with evaluations.
@@ -111,8 +111,8 @@ def run_quickstart(
     """Run the unfinished ``stages`` in ``folder``, and return the results of all finished stages.
 
     Args:
-        folder: of the data, the run folders of the stages, and the report.
-        options: of the quickstart.
+        folder: the folder of the data, the run folders of the stages, and the report.
+        options: the options of the quickstart.
         processes: number of processes that draw images.
         stages: keys of :data:`STAGES`.
         host_path: a PaddleOCR checkout; None: the installed package.

@@ -80,10 +80,10 @@ class CacheOptions:
     """The options of ``ppocr-ext cache-teacher``.
 
     Attributes:
-        folder: of the cache.
+        folder: the folder of the cache.
         model: the frozen sub-model; None: the only one.
         views: number of views of each sample.
-        seed: of the views; None: ``Global.seed``.
+        seed: the seed of the views; None: ``Global.seed``.
         top_k: number of classes in a row; None: as the losses need.
         processes: number of processes that share the work.
         host_path: a PaddleOCR checkout; None searches for a host.
@@ -121,13 +121,13 @@ class CacheBuilder:
     """Compute the entries of a cache; complete when it exists.
 
     Args:
-        config: of the distillation, as loaded.
-        options: of the cache.
-        plan: of the first process; None in the first process.
+        config: the config of the distillation, as loaded.
+        options: the options of the cache.
+        plan: the plan of the first process; None in the first process.
 
     Attributes:
         facts: content of ``cache.json``.
-        loss: of the config.
+        loss: the loss of the config.
         plan: for the other processes.
 
     Raises:

@@ -311,7 +311,7 @@ class WidthPolicy:
         """Return the policy that :meth:`to_json` wrote.
 
         Args:
-            content: of a JSON file.
+            content: the content of a JSON file.
             where: the file, for messages.
 
         Raises:
@@ -341,8 +341,8 @@ class WidthPolicy:
         """Return the width of the input for an image, and the number of its columns that the image fills.
 
         Args:
-            height: of the image, pixels.
-            width: of the image, pixels.
+            height: the height of the image, pixels.
+            width: the width of the image, pixels.
         """
         _, rows, columns = self.image_shape
         if self.kind == "squash":

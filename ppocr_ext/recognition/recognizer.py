@@ -60,12 +60,12 @@ class Recognizer:
             :class:`ppocr_ext.recognition.opening.RecognizerParts` themselves.
         engine: ``"network"`` (default) or ``"paddle"``, which compiles it, for a run or config; ``"onnx"`` or
             ``"paddle"`` for an exported model, by default the faster one that is installed.
-        threads: of the engines ``"onnx"`` and ``"paddle"``; None: the engine's own default.
-        device: of a run or config: ``"cpu"`` or ``"gpu"``; None: as the config says. Exported models run on the CPU.
-        options: of a run or config, as after ``-o``: ``["Global.checkpoints=output/run/latest"]``.
+        threads: the number of threads of the engines ``"onnx"`` and ``"paddle"``; None: the engine's own default.
+        device: for a run or config, ``"cpu"`` or ``"gpu"``; None: as the config says. Exported models run on the CPU.
+        options: for a run or config, options as after ``-o``: ``["Global.checkpoints=output/run/latest"]``.
         model: the sub-model of a distillation; None: the one that its metric is of.
-        host_path: of a run or config: a PaddleOCR checkout; None searches for a host.
-        old_dictionary: of a run or config: the dictionary of the weights, if it differs.
+        host_path: for a run or config, a PaddleOCR checkout; None searches for a host.
+        old_dictionary: for a run or config, the dictionary of the weights, if it differs.
         trust_model: run an ONNX file that no ``model.json`` has the digest of: it is a program.
 
     Attributes:

@@ -22,9 +22,9 @@ Keys of ``metrics.jsonl``:
     first_loss: the CTC loss of step 1.
     teacher_cached: share of batches that the teacher cache answered.
     skipped: steps without effect, because of a bad value.
-    acc, norm_edit_dis, acc_with_space: of ``eval``: the numbers of the metric.
-    nrtr_empty: of ``eval``: share of empty texts that greedy NRTR decoding reads in a fixed batch.
-    fps: of ``eval``: images a second.
+    acc, norm_edit_dis, acc_with_space: for ``eval``, the numbers of the metric.
+    nrtr_empty: for ``eval``, the share of empty texts that greedy NRTR decoding reads in a fixed batch.
+    fps: for ``eval``, the images a second.
 
 Keys of a file of predictions:
     image: path as in the label file.
@@ -34,14 +34,15 @@ Keys of a file of predictions:
 
 Keys of ``run.json``:
     status: ``running``, ``finished``, ``stopped``, ``failed``, ``nonfinite`` or ``collapsed``.
-    reason: of the status, in words.
+    reason: the reason of the status, in words.
     started, ended: times in UTC.
     resumed_from: checkpoint that the run was resumed from, or ``null``.
     resumed_from_step: its step, or 0.
     command: as it was called.
     versions, host, device, processes, seed: what computed it.
     parameters: ``all`` and ``trained``, without BatchNorm's running statistics.
-    parts: of the networks: ``name``, ``parameters``, ``trained``, and ``rates``, the factors of the learning rate.
+    parts: the parts of the networks: ``name``, ``parameters``, ``trained``, and ``rates``, the factors of the learning
+        rate.
     dictionary: ``path``, ``classes`` (of CTC), ``digest``.
     label_files: path → SHA-256.
     frozen: frozen sub-model → digest of its state.
@@ -49,7 +50,7 @@ Keys of ``run.json``:
     official_weights: name → ``sha256``, ``address``, ``source``, of those that the run loaded.
     best: the best evaluation, and its ``best_epoch`` (0: of the weights that the run started from).
     never_evaluated: which steps at the end of an unfinished run were never evaluated, in words.
-    verdict: of a run that finished with an accuracy of 0: ``code``, ``text``, ``causes``, the ``next`` command.
+    verdict: for a run that finished with an accuracy of 0: ``code``, ``text``, ``causes``, the ``next`` command.
     epoch, step_in_epoch, global_step: position at the end.
     failed_to_load: section → number of samples that failed when they were loaded, in process 0.
 """
@@ -185,7 +186,7 @@ class RunFolder:
         preflight: ``preflight.json``.
         config: ``config.yml`` as plain values.
         config_text: ``config.yml`` as text.
-        samples: of the last evaluation, and of predictions files.
+        samples: the samples of the last evaluation, and of predictions files.
         notes: what is missing or cannot be read.
     """
 

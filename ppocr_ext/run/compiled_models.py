@@ -30,7 +30,7 @@ def compile_frozen(
     takes the engines and types of its checkpoint; with others it warns, since its numbers differ.
 
     Args:
-        context: of the run.
+        context: the context of the run.
         model: with its weights.
         samples: number of samples that this process reads in the whole run; for a few, nothing is compiled.
         prepare: True: make the graphs now; False: with the first images.
@@ -113,10 +113,10 @@ def model_to_evaluate(
     """Return the model for an evaluation, with compiled networks if that saves time (``Global.eval_engine``).
 
     Args:
-        context: of an evaluation.
+        context: the context of an evaluation.
         model: with its weights.
         samples: number of samples to evaluate.
-        request: of a single network; None: its CTC branch, which the host reads.
+        request: the request of a single network; None: its CTC branch, which the host reads.
     """
     if not _is_wanted(context, model, "eval_engine", samples):
         return model

@@ -150,7 +150,7 @@ class RunContext:
         old_charset: the dictionary of the weights, if it is another one.
         checkpoint: the checkpoint to resume or evaluate, if any.
         folder: the run folder.
-        seed: of all random generators.
+        seed: the seed of all random generators.
         device: Paddle's name of it.
         team: the processes of the run.
         config_warnings: warnings of the config check.

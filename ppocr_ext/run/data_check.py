@@ -169,8 +169,8 @@ def _refuse_unusable(
 
     Args:
         found: the reports, by the name of their data in messages.
-        errors: of data that cannot be read.
-        limit: of unusable samples.
+        errors: the error messages of data that cannot be read.
+        limit: the limit of unusable samples.
         record: the file with examples of them.
 
     Raises:
@@ -262,7 +262,7 @@ def data_warnings(config: Config, mode: str, report: PreflightReport, section: s
     Args:
         config: resolved.
         mode: ``"Train"`` or ``"Eval"``.
-        report: of preflight.
+        report: the report of preflight.
         section: name of the data of ``mode`` in messages.
     """
     yield from _unseen(config, mode, report, section)
@@ -395,7 +395,7 @@ def compare_images(reports: Sequence[PreflightReport], by_content: bool) -> dict
     Images are sorted by a hash, so each sample needs about 60 bytes of memory.
 
     Args:
-        reports: of Train, and of Eval if that is checked; at least one sample is usable.
+        reports: the reports of Train, and of Eval if that is checked; at least one sample is usable.
         by_content: compare the contents of image files; False: their paths.
 
     Returns:

@@ -94,7 +94,7 @@ class DryBatch:
         Args:
             charset: the dictionary.
             head: ``"ctc"``, ``"gtc"`` (NRTR) or ``"sar"``.
-            place: of the labels among the entries.
+            place: the place of the labels among the entries.
             length: place of their lengths, which a CTC loss reads; None: a label ends at its first blank.
 
         Returns:
@@ -359,7 +359,7 @@ class TransformTrace:
 
     Attributes:
         names: name and config path of each transform.
-        position: of the last transform that was called; -1 before the first.
+        position: the position of the last transform that was called; -1 before the first.
         data: its input.
         text: the last label that was a text.
         last_seen: for each key of a sample, the last transform whose input had it.
@@ -450,7 +450,7 @@ def one_batch(context: RunContext, network: nn.Layer, samples: int) -> OneBatch:
     """Return the first usable samples of ``Train`` with different labels, without augmentation.
 
     Args:
-        context: of a training.
+        context: the context of a training.
         network: the networks; their number of frames limits the labels.
         samples: the highest number of samples; the batch size of the config is a limit too.
 

@@ -76,7 +76,7 @@ def dry_step(
         host: opened.
         model: the networks, not wrapped, with any weights.
         modes: ``"Train"``, ``"Eval"`` or both.
-        seed: of the datasets.
+        seed: the seed of the datasets.
         say: called with a sentence if samples are drawn because none can be read.
     """
     step = DryStep(config, charset, model, host)
@@ -198,7 +198,7 @@ class DryStep:
             batch: as the loop gets it.
             reader: name of a loss or decoder.
             head: whose labels it reads: ``"ctc"``, ``"gtc"`` (NRTR) or ``"sar"``.
-            place: of the labels in the batch.
+            place: the place of the labels in the batch.
             length: place of their lengths; see :meth:`DryBatch.texts_of`.
 
         Returns:

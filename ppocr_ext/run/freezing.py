@@ -59,7 +59,7 @@ def choose_trained(model: nn.Layer, config: Config, reads: Iterable[OutputRef] |
 
     Args:
         model: with its final BatchNorm; not yet wrapped for several processes.
-        config: of the run.
+        config: the config of the run.
         reads: the outputs that the losses read; None if a loss of another package does not declare them.
 
     Raises:

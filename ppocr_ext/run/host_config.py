@@ -188,7 +188,7 @@ def settings_of(config: Config, preflight: Mapping[str, PreflightReport]) -> lis
     """Return the settings that a resumed run should keep, one a line: labels, values of ``Loss``, main indicator.
 
     Args:
-        config: of the run.
+        config: the config of the run.
         preflight: the check of its data.
     """
     return [

@@ -55,11 +55,11 @@ class LoaderParts:
     """The parts of a loader.
 
     Attributes:
-        dataset: of the host, of a plugin or of this package.
+        dataset: a dataset of the host, a plugin or this package.
         batch_sampler: yields the batches of an epoch, each a list of indices.
         collate: makes a batch from samples.
         workers: number of processes that load samples; 0: this process loads them.
-        device: of the batches; None: Paddle decides.
+        device: the device of the batches; None: Paddle decides.
         shared_memory: whether workers send batches through shared memory.
     """
 
@@ -87,10 +87,10 @@ def loader_parts(
         host: opened; it has the samplers and collate functions.
         config: plain, as ``host_config`` returns it; it may be changed.
         mode: ``"Train"`` (the processes share the batches) or ``"Eval"``.
-        seed: of the dataset.
-        device: of the batches.
+        seed: the seed of the dataset.
+        device: the device of the batches.
         dataset_class: used instead of the dataset of the config.
-        logger: of the dataset; None: the host's.
+        logger: the logger of the dataset; None: the host's.
 
     Raises:
         UnknownComponentError: there is no such dataset.
@@ -177,10 +177,10 @@ class Loader:
     Args:
         parts: dataset and sampler.
         check: called with the samples of each batch, in the process that collates them; it may raise.
-        seed: of the run.
+        seed: the seed of the run.
         rank: number of this process; each process has other random numbers.
         processes: number of processes that share the views.
-        views: of the samples; None: each epoch has other random numbers.
+        views: the views of the samples; None: each epoch has other random numbers.
         rebuild: returns the parts for an epoch, for a dataset that draws its samples anew in each epoch.
 
     Raises:
@@ -391,7 +391,7 @@ class SeededIndex(NamedTuple):
     """An index of a batch sampler with the seed of its sample.
 
     Attributes:
-        index: of the dataset; (width, height, number, ratio) of a multi-scale dataset.
+        index: the index in the dataset; (width, height, number, ratio) of a multi-scale dataset.
         seed: (seed of the run, epoch, rank, position among this process's samples of the epoch); views have seeds of
             another length (``data/sample_views.py``).
     """

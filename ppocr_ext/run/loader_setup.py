@@ -50,7 +50,7 @@ class RunData:
     """The loaders of a run and what they read.
 
     Attributes:
-        loaders: of ``"Train"`` if the run trains, and of ``"Eval"`` in a process that evaluates.
+        loaders: the loaders of ``"Train"`` if the run trains, and of ``"Eval"`` in a process that evaluates.
         preflight: the report on the data of each section whose dataset can be checked.
         load_failures: for each of these, the samples that fail when they are loaded.
         label_files: in the config.
@@ -86,9 +86,9 @@ def open_data(
     writes into the run folder; the others have copies of the label files in a temporary folder.
 
     Args:
-        context: of the run.
+        context: the context of the run.
         model: its networks.
-        views: of the samples of ``Train``; None: each epoch has other random numbers.
+        views: the views of the samples of ``Train``; None: each epoch has other random numbers.
         checked: reports on the data, if it has been checked.
 
     Raises:
@@ -278,7 +278,7 @@ def label_file_dataset_class(
         base: the host's class.
         failures: counts the samples that fail when they are loaded.
         label_files: in the config; they are searched for a line that fails.
-        delimiter: of the label files.
+        delimiter: the delimiter of the label files.
     """
     return report_failures(base, failures, _line_of, _line_finder(label_files, delimiter))
 
@@ -313,7 +313,7 @@ def lmdb_dataset_class(
     Args:
         base: the host's class.
         failures: counts the samples that fail when they are loaded.
-        reports: of preflight, one for each LMDB.
+        reports: the reports of preflight, one for each LMDB.
         data_dir: folder of the LMDBs; the keys of samples are relative to it.
     """
 

@@ -67,7 +67,7 @@ def official_records(config: Config, loaded: Iterable[str], checkpoint: Path | N
     A resumed run keeps the records of its first start.
 
     Args:
-        config: of the run.
+        config: the config of the run.
         loaded: names and paths of the loaded weights.
         checkpoint: prefix of the checkpoint to resume, if any.
     """
@@ -120,7 +120,7 @@ def load_model_weights(
 
     Args:
         model: the networks.
-        context: of the run; its checkpoint, if any, takes precedence over ``pretrained_model``.
+        context: the context of the run; its checkpoint, if any, takes precedence over ``pretrained_model``.
         needed: sub-models that must have weights; None: all.
 
     Returns:
@@ -276,9 +276,9 @@ def require_reading_teachers(context: RunContext, model: nn.Layer, names: Sequen
     fewer than :data:`_FEWEST` different labels.
 
     Args:
-        context: of a training.
+        context: the context of a training.
         model: the networks with their weights, not wrapped.
-        names: of the teachers.
+        names: the names of the teachers.
 
     Raises:
         WeightsError: the texts of a teacher are not nearer to their labels than to the labels of other samples.

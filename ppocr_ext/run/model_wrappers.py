@@ -129,7 +129,7 @@ def full_precision(
     PaddleOCR saves level O2 in 16 bits, and bfloat16 is then read back as integers.
 
     Args:
-        state: of the model.
+        state: the state of the model.
         optimizer: with or without master weights.
         kept: result of :func:`untrained`.
     """

@@ -29,7 +29,7 @@ class TrainedRecogniser:
     """A recogniser with its weights; complete when it exists.
 
     Attributes:
-        config: of this recogniser only, resolved, with defaults and class counts.
+        config: the config of this recogniser only, resolved, with defaults and class counts.
         charset: the dictionary.
         network: a ``BaseModel`` in eval mode with all its weights; it returns the probabilities of CTC, or the
             characters of an NRTR decoder.

@@ -39,7 +39,7 @@ class Run(RunContext, RunData, Training):
 
     Attributes:
         host_config: the plain config that the host gets.
-        decoder: of the network's outputs, built by the host.
+        decoder: the decoder of the network's outputs, built by the host.
         metric: decides which checkpoint is the best.
         engines: the compiled frozen sub-models of a training, by name.
         teacher_cache: answers in place of a teacher; None without a cache.

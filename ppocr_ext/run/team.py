@@ -98,7 +98,7 @@ class Team:
         """Return the result of ``work``, which is called only in the first process of each machine.
 
         Args:
-            name: of the work; all processes of a machine must use names in the same order.
+            name: the name of the work; all processes of a machine must use names in the same order.
             work: called in the first process.
             to_json: returns those values of the result that the other processes need, in plain containers.
             from_json: returns a result for the other processes from these values.

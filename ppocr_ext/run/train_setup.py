@@ -60,8 +60,8 @@ class Training:
     Attributes:
         model: with weights; wrapped for mixed precision, compilation and several processes.
         loss: complete.
-        optimizer: of the trained parameters.
-        schedule: of the learning rate.
+        optimizer: the optimizer of the trained parameters.
+        schedule: the schedule of the learning rate.
         amp: scaler and settings of mixed precision.
         start: the position where the run begins or resumes.
         best: the best evaluation before that.

@@ -292,7 +292,7 @@ def sanity_page(
     """Return the HTML page.
 
     Args:
-        lessons: of all heads.
+        lessons: the lessons of all heads.
         title: heading of the page.
         subtitle: the batch and the steps.
         remarks: a paragraph each: notes, findings, causes.

@@ -90,7 +90,7 @@ class FastPainter:
     """Draw what ``captcha.image.ImageCaptcha`` draws, in a fifth of the time.
 
     Args:
-        width, height: of the image, pixels.
+        width, height: the size of the image, pixels.
         fonts: TrueType files.
         font_sizes: pixels.
     """

@@ -22,7 +22,7 @@ class Caption:
 
     Attributes:
         text: the text.
-        font: of the text; None: the font of Pillow, which draws Latin letters.
+        font: the font of the text; None: the font of Pillow, which draws Latin letters.
         color: as Pillow names it.
     """
 

@@ -44,7 +44,7 @@ class CachedTeacher:
         live: calls the sub-model.
 
     Attributes:
-        name: of the sub-model.
+        name: the name of the sub-model.
         is_live: True if the live teacher answered for the last batch.
         batches: number of training batches so far.
         live_batches: number of batches that the live teacher answered.
@@ -148,7 +148,7 @@ def input_keys(images: Tensor, data: Sequence[Tensor] | None, branches: Mapping[
     Args:
         images: float32 [B, C, H, W].
         data: the labels of the batch; NRTR reads its label.
-        branches: of the cache.
+        branches: the branches of the cache.
     """
     labels = [each.numpy() for each in data[:LENGTH]] if data and "gtc" in branches else []
     pixels = images.astype("float32").numpy()
@@ -161,9 +161,9 @@ def cached_teacher(
     """Open the cache of a run.
 
     Args:
-        folder: of the cache.
+        folder: the folder of the cache.
         model: with its weights.
-        loss: of the run.
+        loss: the loss of the run.
         config: resolved.
         charset: digest of the dictionary.
         weights: digest of each frozen sub-model.
@@ -236,7 +236,7 @@ def reasons_against(loss: nn.Layer, model: str, store: Store | None = None) -> l
     """Return a line for each loss that a cache cannot serve; empty if it serves all.
 
     Args:
-        loss: of the run.
+        loss: the loss of the run.
         model: the sub-model.
         store: the cache; None: a future cache of :func:`branches_to_keep`.
     """

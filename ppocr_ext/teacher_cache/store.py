@@ -159,7 +159,7 @@ def write_shard(path: Path, entries: Mapping[bytes, Entry], dropped: Mapping[str
     """Write a shard atomically.
 
     Args:
-        path: of the file.
+        path: the path of the file.
         entries: by their keys, all with the same branches.
         dropped: for each branch, the summed probability of the classes that are not kept, and the number of rows.
 
@@ -193,8 +193,8 @@ class Shard:
     """An open shard.
 
     Args:
-        path: of the file.
-        forms: of its branches.
+        path: the path of the file.
+        forms: the forms of its branches.
 
     Attributes:
         table: a row of :data:`TABLE` for each entry.
@@ -377,11 +377,11 @@ class Store:
     """The entries of a cache; they are read from its files when they are needed.
 
     Args:
-        folder: of the cache.
+        folder: the folder of the cache.
 
     Attributes:
         facts: content of ``cache.json``.
-        folder: of the cache.
+        folder: the folder of the cache.
         entries: number of entries; a sample that is listed twice counts twice.
     """
 

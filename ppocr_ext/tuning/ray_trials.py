@@ -87,7 +87,7 @@ def ray_trials(address: str | None, at_once: int) -> RunTrials:
     """Return the back end that runs trials through Ray.
 
     Args:
-        address: of a cluster; None starts Ray on this machine.
+        address: the address of a cluster; None starts Ray on this machine.
         at_once: trials at the same time.
     """
 

@@ -43,7 +43,7 @@ def write_results(study: TuningStudy, config: Config, folder: Path, command: str
     Args:
         study: with at least one trial.
         config: the config of trial 0.
-        folder: of the study.
+        folder: the folder of the study.
         command: trains with the best settings.
     """
     trials = study.trials()

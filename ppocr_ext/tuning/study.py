@@ -151,10 +151,10 @@ class TuningStudy:
     the study is stopped or killed does not count, and its settings are tried again.
 
     Args:
-        folder: of the study.
+        folder: the folder of the study.
         space: the parameters.
         config: its values of the space's keys are the settings of trial 0.
-        seed: of the proposals.
+        seed: the seed of the proposals.
 
     Attributes:
         indicator: the metric to maximise, ``Metric.main_indicator``.

@@ -143,7 +143,7 @@ class StepRules:
 
     Args:
         ranges: result of :func:`healthy_ranges`.
-        state: of a resumed run, from :meth:`state`.
+        state: the state of a resumed run, from :meth:`state`.
     """
 
     def __init__(self, ranges: Ranges, state: Mapping[str, Sequence[int]] | None = None) -> None:
@@ -185,9 +185,9 @@ def check_evaluation(
     """Return what is wrong with an evaluation.
 
     Args:
-        step: of the evaluation.
+        step: the step of the evaluation.
         values: ``nrtr_empty``, if it was measured.
-        accuracy: of this evaluation.
+        accuracy: the accuracy of this evaluation.
         best: the best accuracy so far.
         ranges: what is healthy.
     """
@@ -211,7 +211,7 @@ def check_learning(
     """Return what a run that reads no text line correctly has not learnt, by the evaluated head.
 
     Args:
-        loss: of the evaluated head; NaN if it was not measured.
+        loss: the loss of the evaluated head; NaN if it was not measured.
         guess: loss of the best constant guess.
         values: the last ``blank_share`` and ``nrtr_end_share``.
         ranges: result of :func:`healthy_ranges`.

@@ -208,7 +208,7 @@ def measure_model(outputs: Mapping[str, Any], model: str | None, labels: Any) ->
     """Return the measurements of one sub-model in one training step.
 
     Args:
-        outputs: of the heads, with the names of :func:`ppocr_ext.loop.step_values.head_outputs`.
+        outputs: the outputs of the heads, with the names of :func:`ppocr_ext.loop.step_values.head_outputs`.
         model: name of the sub-model; None for a model without sub-models.
         labels: CTC labels [B, L]; None if unknown.
 
@@ -271,7 +271,7 @@ class HeadLosses(NamedTuple):
     """The losses of a head for n text lines.
 
     Attributes:
-        losses: of each text line (CTC), or of each character and ``</s>`` (NRTR).
+        losses: the loss of each text line (CTC), or of each character and ``</s>`` (NRTR).
         label: class ids [n, L] of these lines, padded.
         lengths: number of characters of each, [n].
         frames: T of each, [n].

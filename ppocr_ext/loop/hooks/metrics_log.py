@@ -31,7 +31,7 @@ class Window:
     """Add up the values of steps; the losses stay on the device until :meth:`close` returns their means.
 
     Args:
-        state: of a window to continue in a resumed run; images and time are counted anew.
+        state: the state of a window to continue in a resumed run; images and time are counted anew.
     """
 
     def __init__(self, state: Mapping[str, Any] | None = None) -> None:

@@ -111,7 +111,7 @@ class RunRecord(Hook):
 def _write_configs(run: Run) -> None:
     config = run.config
     # run.json has the checkpoint that this run resumes from
-    if config.at("Global.checkpoints", default=None):
+    if config.settings.checkpoints:
         config = config.with_values({"Global.checkpoints": None})
     if run.official_weights:  # with a place of its own, since computed values are not read back
         records = Config(run.official_weights, "the weights that were loaded")

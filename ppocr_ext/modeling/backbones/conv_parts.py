@@ -28,16 +28,17 @@ class NormedConv(nn.Layer):
     Args:
         in_channels: channels of the input.
         out_channels: channels of the output.
-        kernel_size: of the convolution; padded so that stride 1 keeps the size, unless `padding` is given.
-        stride: of the convolution, a number or (height, width).
-        groups: of the convolution.
+        kernel_size: the kernel size of the convolution, which is padded so that stride 1 keeps the size, unless
+            `padding` is given.
+        stride: the stride of the convolution, a number or (height, width).
+        groups: the number of groups of the convolution.
         act: activation; None for none.
-        padding: of the convolution; `"SAME"` pads an even kernel on the right and below.
+        padding: the padding of the convolution; `"SAME"` pads an even kernel on the right and below.
         lr_mult: learning rate multiplier of all parameters.
         scale: initial value of BatchNorm's weight; with 0 a residual branch starts at zero.
 
     Attributes:
-        names: of convolution and BatchNorm in checkpoints.
+        names: the names of convolution and BatchNorm in checkpoints.
         first_kernel: makes the initializer of the kernel.
         norm_decay: weight decay of the BatchNorm: 0 in most of PP-OCR's networks; None: the optimizer's.
     """
@@ -120,7 +121,7 @@ class ChannelGate(nn.Layer):
         dim: channels.
         gate: hard sigmoid max(0, min(1, x / 6 + 0.5)) by default.
         lr_mult: learning rate multiplier of all parameters.
-        names: of both convolutions in checkpoints.
+        names: the names of both convolutions in checkpoints.
     """
 
     def __init__(

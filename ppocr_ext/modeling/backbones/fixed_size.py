@@ -127,17 +127,17 @@ class SVTRNet(nn.Layer):
         embed_dim: features of a token in each of the three stages.
         depth: blocks of each stage.
         num_heads: attention heads of each stage.
-        mixer: of each block: `"Global"`, `"Local"` (attention in a window) or `"Conv"`.
+        mixer: the mixer of each block: `"Global"`, `"Local"` (attention in a window) or `"Conv"`.
         local_mixer: rows and columns of the window, by stage.
         patch_merging: `"Conv"`, `"Pool"`, or None to keep all rows.
         mlp_ratio: width of the MLPs in multiples of their input.
         qkv_bias: whether query, key and value have a bias.
-        qk_scale: of the attention scores; None for `head_dim ** -0.5`.
+        qk_scale: the scale of the attention scores; None for `head_dim ** -0.5`.
         drop_rate: dropout of tokens.
         last_drop: dropout of the output.
         attn_drop_rate: dropout of attention weights.
         drop_path_rate: probability of skipping a branch in the last block; it grows linearly.
-        epsilon: of the LayerNorms in the blocks.
+        epsilon: the epsilon of the LayerNorms in the blocks.
         out_channels: features of a frame.
         out_char_num: frames.
         last_stage: True averages into `out_char_num` frames; False returns all tokens.

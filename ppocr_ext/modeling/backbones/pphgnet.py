@@ -75,7 +75,7 @@ class HGStage(nn.Layer):
         mid_channels: channels inside a block.
         out_channels: channels of the output.
         blocks: how many blocks.
-        stride: of the first convolution.
+        stride: the stride of the first convolution.
         options: further arguments of `block`.
     """
 
@@ -109,7 +109,7 @@ class HGNet(FrameBackbone):
     Args:
         stem: the first layers.
         stages: the stages.
-        out_channels: of the last stage.
+        out_channels: the output channels of the last stage.
         train_frames: frames in train mode, or `"width"`: one for 8 pixels, as in eval mode.
     """
 

@@ -88,9 +88,10 @@ class RepConv(nn.Layer):
     Args:
         in_channels: channels of the input.
         out_channels: channels of the output.
-        kernel_size: of the `branches` convolutions; above 1, a 1x1 convolution is added.
-        stride: of all; with 1 and equal channels, a BatchNorm of the input is added. With 2 there is no activation.
-        groups: of all convolutions.
+        kernel_size: the kernel size of the `branches` convolutions; above 1, a 1x1 convolution is added.
+        stride: the stride of all convolutions. With 1 and equal channels, a BatchNorm of the input is added. With 2
+            there is no activation.
+        groups: the number of groups of all convolutions.
         branches: convolutions of `kernel_size`.
         lr_mult: learning rate multiplier.
         affine_lr: further multiplier of the affine blocks.

@@ -44,7 +44,7 @@ class ResNet31(nn.Layer):
     Args:
         in_channels: channels of the image.
         layers: blocks of the four stages.
-        channels: of the two first convolutions, the four stages, and the last one.
+        channels: the channels of the two first convolutions, the four stages, and the last one.
     """
 
     def __init__(

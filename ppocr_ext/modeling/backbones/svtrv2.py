@@ -204,15 +204,15 @@ class SVTRv2(nn.Layer):
         sub_k: strides (height, width) from each stage to the next; the last is not used.
         use_pos_embed: learned positions, for images up to ``max_sz`` (height, width).
         max_sz: see ``use_pos_embed``.
-        kernel_size: of the convolution blocks.
-        padding: of the convolution blocks; must keep the size.
+        kernel_size: the kernel size of the convolution blocks.
+        padding: the padding of the convolution blocks; must keep the size.
         mlp_ratio: width of an MLP in multiples of the stage's features.
         qkv_bias: whether query, key and value have a bias.
         qk_scale: factor of the attention scores; ``head_dim ** -0.5`` by default.
         drop_rate: dropout in MLPs and after attention.
         attn_drop_rate: dropout of attention weights.
         drop_path_rate: stochastic depth of the last block; it grows linearly from the first.
-        eps: of the blocks' LayerNorms.
+        eps: the epsilon of the blocks' LayerNorms.
         last_stage: mean over the height and a linear layer to ``out_channels`` at the end.
         out_channels: see ``last_stage``.
         last_drop: dropout of ``last_stage``.

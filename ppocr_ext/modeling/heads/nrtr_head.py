@@ -95,8 +95,8 @@ class TransformerBlock(Recomputable):
         dim: features of a token.
         num_heads: attention heads.
         hidden: width of the MLP.
-        attention_dropout: of attention weights.
-        dropout: of each branch that is added to a residual.
+        attention_dropout: the dropout rate of attention weights.
+        dropout: the dropout rate of each branch that is added to a residual.
         cross: whether it attends to the frames of an image.
     """
 
@@ -196,8 +196,8 @@ class Transformer(nn.Layer):
         num_decoder_layers: blocks of the decoder.
         max_len: length of a decoded line with ``<s>``.
         dim_feedforward: width of the MLPs.
-        attention_dropout_rate: of attention weights.
-        residual_dropout_rate: of each branch that is added to a residual.
+        attention_dropout_rate: the dropout rate of attention weights.
+        residual_dropout_rate: the dropout rate of each branch that is added to a residual.
         out_channels: classes of ``NRTRLabelDecode``; the projection has one row more, as in PaddleOCR.
         scale_embedding: multiply embeddings by the root of ``d_model``.
         in_channels: not used; every head gets it.

@@ -49,7 +49,7 @@ class SARDecoder(nn.Layer):
     Args:
         classes: characters, `<UKN>`, the mark of both ends, and the padding, which is never predicted.
         in_channels: channels of the features.
-        width: of the line's feature, the embeddings and the LSTM.
+        width: the size of the line's feature, the embeddings and the LSTM.
         attention: width of the attention.
         bidirectional: whether the LSTM reads both ways.
         rnn_dropout: between the layers of the LSTM.

@@ -37,8 +37,8 @@ class Charset:
         characters: dictionary lines, then ``" "`` with ``use_space``; no special symbols.
         use_space: ``Global.use_space_char``.
         path: the dictionary file; None for the default characters.
-        folds_case: labels are lowercased before they are encoded; PaddleOCR does this only without a dictionary.
-        unknown_symbol: the character whose class stands for all unknown characters; empty: there is none.
+        folds_case: whether labels are lowercased before they are encoded. PaddleOCR does so only without a dictionary.
+        unknown_symbol: the character whose class stands for all unknown characters; empty without one.
     """
 
     characters: tuple[str, ...]
@@ -62,8 +62,8 @@ class Charset:
                 Use it for the dictionary of a trained model.
 
         Raises:
-            CharsetError: the file is missing, no regular file, empty, too large or not UTF-8; or (unless
-                ``lenient``) it has a byte order mark, blank or repeated lines; the message lists them by number.
+            CharsetError: the file is missing, not a regular file, empty, too large or not UTF-8. Unless ``lenient``,
+                also if it has a byte order mark, blank lines or repeated lines, which the message lists by number.
         """
         path = Path(path)
         lines = _read_lines(path)
@@ -115,9 +115,10 @@ class Charset:
 
     @property
     def line_of_second_space(self) -> int | None:
-        """Return the dictionary line with the space if ``use_space_char`` adds it again; else None.
+        """Return the number of the dictionary line with the space, if ``use_space_char`` adds a second space.
 
-        Then the space has two classes: labels use the added one, and the class of the line is never used.
+        The space then has two classes. Labels use the class of the added space, and that of the line is never used.
+        The result is None if there is no second space.
         """
         return self.characters.index(" ") + 1 if self.use_space and " " in self.characters[:-1] else None
 

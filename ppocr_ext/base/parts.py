@@ -64,7 +64,7 @@ SPECIALS = {
     "SEEDLabelDecode": 3,
     "NRTRLabelDecode": 4,
 }
-# With these algorithms PaddleOCR's loop gives the labels to the network; NRTR and SAR need them in training.
+# With these algorithms PaddleOCR's loop gives the labels to the network. NRTR and SAR heads need them in training.
 TAUGHT_ALGORITHMS = frozenset(
     [
         "SRN",
@@ -90,12 +90,13 @@ class LossRow:
     """A loss.
 
     Attributes:
-        branch: the branch of a MultiHead for which it is.
+        branch: the branch of a MultiHead that the loss trains; empty without one.
         branch_option: the option that names another branch.
-        of_multi_loss: True: a MultiLoss may list it.
-        is_center: True: it pulls features to centers.
-        lists: True: it has losses in its ``loss_config_list``.
-        compares_frames: True: for the branch ``ctc`` it reads no label, and finds frames of padding by ``valid_ratio``.
+        of_multi_loss: whether a MultiLoss may list it.
+        is_center: whether it pulls features to centers.
+        lists: whether it has losses in its ``loss_config_list``.
+        compares_frames: whether, for the branch ``ctc``, it reads no label and finds the frames of padding by
+            ``valid_ratio``.
     """
 
     branch: str = ""
@@ -148,8 +149,8 @@ class TransformRow:
             different sizes; ``"resize"`` gives images the size of its ``image_shape``.
         shape: the form of ``image_shape``, with an example; None without this option.
         normalises: formula for the pixels x.
-        squashes: True: it always fills the width, whatever ``padding`` is.
-        is_usual: True: it does the same as ``RecResizeImg``.
+        squashes: whether it always fills the width, whatever ``padding`` is.
+        is_usual: whether it does the same as ``RecResizeImg``.
     """
 
     kind: Literal["plain", "random", "resize"]
@@ -202,7 +203,7 @@ class DatasetRow:
     Attributes:
         keys: the keys that it reads from its section; it fails without those of ``needs``.
         reads: ``"files"`` (label files) or ``"lmdb"``.
-        of_one_size: for a dataset that gets image sizes from a sampler, the same dataset without sizes; else empty.
+        of_one_size: the name of the same dataset without image sizes, if this dataset gets them from a sampler.
     """
 
     keys: frozenset[str]
@@ -227,8 +228,9 @@ DATASET_ROWS = {
 }
 OF_LABEL_FILES = tuple(name for name, row in DATASET_ROWS.items() if row.reads == "files")
 OF_LMDB = tuple(name for name, row in DATASET_ROWS.items() if row.reads == "lmdb")
-SCALE_SAMPLER = "MultiScaleSampler"  # gives the sizes of images
-SCALE_FACTOR = (8, 16)  # its defaults: widths and heights are multiples of these; and the widest image
+SCALE_SAMPLER = "MultiScaleSampler"  # this sampler decides the sizes of images
+# Defaults of the sampler: widths and heights are multiples of SCALE_FACTOR, and no image is wider than SCALE_WIDEST.
+SCALE_FACTOR = (8, 16)
 SCALE_WIDEST = 480.0
 # Options that a part reads from its `**kwargs`, besides the parameters of its signature.
 MORE_KEYS = {

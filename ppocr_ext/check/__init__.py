@@ -45,7 +45,7 @@ def check_config(config: Config, host: Host, role: str, unloaded_plugins: Sequen
     Args:
         config: as loaded, with overlays and overrides.
         host: opened.
-        role: ``"train"``, ``"eval"`` or ``"predict"``: sections and files that this role does not need are not checked.
+        role: ``"train"``, ``"eval"`` or ``"predict"``. Sections and files that it does not need are not checked.
         unloaded_plugins: modules of ``Global.plugins`` that are not imported; a name that only they may have is a
             warning.
 

@@ -43,7 +43,7 @@ _BRANCH_KEYS: dict[str, Callable[..., Any]] = {
     "NRTRHead": nrtr_branch_keys,
     "SARHead": SARHead,
 }
-_DEFAULT_LENGTH = 25  # PaddleOCR's, of Global and of an NRTRHead
+_DEFAULT_LENGTH = 25  # PaddleOCR's default, in Global and in an NRTRHead
 _GIVEN = ("in_channels", "out_channels", "out_channels_list")  # the program computes these values
 
 

@@ -80,7 +80,7 @@ class ConfigCheck:
     Attributes:
         config: as it was loaded.
         host: opened; our components and those of imported plugins are registered.
-        role: ``"train"``, ``"eval"`` or ``"predict"``: what the config is used for.
+        role: what the config is used for: ``"train"``, ``"eval"`` or ``"predict"``.
         unloaded_plugins: modules of ``Global.plugins`` that were not imported.
         processes: number of processes of the run; each reads its own batches.
         issues: the issues so far, in the order of the checks.
@@ -108,7 +108,7 @@ class ConfigCheck:
             return default
 
     def mapping(self, *path: str) -> Mapping[Any, Any]:
-        """Return the mapping at a path; an empty one if there is none, and an issue if the value is no mapping."""
+        """Return the mapping at a path, or an empty one; add an issue if the value is not a mapping."""
         value = self.at(*path)
         if isinstance(value, Mapping):
             return value
@@ -119,7 +119,7 @@ class ConfigCheck:
     def items(self, *path: str) -> Iterator[tuple[str, Path]]:
         """Yield name and path of each item of a list ``- NAME: {options}``; an item of another form is an issue.
 
-        The path has the name of the item, as after ``-o``; its index if the name occurs twice.
+        The path has the name of the item, as after ``-o``, or its index if the name occurs twice.
         """
         entries = self.at(*path)
         form = "`- NAME: {options}`"
@@ -162,7 +162,7 @@ class ConfigCheck:
         self.issues.append(Issue(code, level, dotted(path), self.where(path), message))
 
     def component(self, registry: Registry, name: Any, path: Path) -> Callable[..., Any] | None:
-        """Return the component ``name``, which stands at ``path``; None, and an issue, if there is none."""
+        """Return the component ``name`` that the config has at ``path``; None, with an issue, if it does not exist."""
         if name is None:
             self.missing(path, f"one of {registry.examples()}")
             return None
@@ -194,8 +194,8 @@ class ConfigCheck:
     ) -> Callable[..., Any] | None:
         """Check the name and the keys of the component whose options stand at ``path``, and return it.
 
-        ``default`` is its name if the options have none; the other arguments are those of :meth:`check_keys`.
-        Return None if there are no options; None, and an issue, if the component does not exist.
+        ``default`` is its name if the options have none. The other arguments are those of :meth:`check_keys`. Without
+        options the result is None. If the component does not exist, the result is None and an issue is added.
         """
         options = self.mapping(*path)
         if not options:
@@ -210,7 +210,7 @@ class ConfigCheck:
         return bool(self.unloaded_plugins) and isinstance(name, str) and registry.is_foreign(name)
 
     def host_component(self, kind: str, name: Any, path: Path) -> Callable[..., Any] | None:
-        """Return the host's component ``name``; None, and an issue, if there is none.
+        """Return the host's component ``name``. If it does not exist, add an issue and return None.
 
         Args:
             kind: ``"operator"`` (a transform), ``"sampler"``, ``"decoder"`` or ``"collate_fn"``.
@@ -240,7 +240,8 @@ class ConfigCheck:
             options: as the config has them.
             injected: keys whose values the program supplies.
             extra: keys that are read before the component is built (``name``, ``weight``, …).
-            others: components that the config may have used before: their keys are unused, not misspelt.
+            others: components that the config may have named before. Their keys are reported as unused, not as
+                misspelt.
         """
         by_keyword = not isinstance(component, ComponentKeys)
         keys = component if isinstance(component, ComponentKeys) else component_keys(component)
@@ -284,7 +285,7 @@ class ConfigCheck:
         """Report a key that is not one of the ``known`` keys.
 
         It is an error if the key is misspelt, if it is a key of another program, or if ``-o`` sets it and nothing reads
-        it; ``-o +KEY`` allows all three. Any other key is a warning, since PaddleOCR's configs have keys that nothing
+        it. ``-o +KEY`` allows all three. Any other key is a warning, since PaddleOCR's configs have keys that nothing
         reads.
 
         Args:

@@ -110,8 +110,8 @@ def reads_key(config: Config, mode: str, key: str) -> bool:
 def dataset_keys(dataset: Callable[..., Any]) -> ComponentKeys | None:
     """Return the keys that a dataset reads from its section, or None if that cannot be determined.
 
-    A dataset of ours or of a plugin has a class method ``known_keys``; one of PaddleOCR's, and what a plugin derives
-    from it, has a row in the table of parts.
+    A dataset of ours or of a plugin has a class method ``known_keys``. A dataset of PaddleOCR, and any class that a
+    plugin derives from it, has a row in the table of parts.
     """
     row = row_of(dataset, DATASET_ROWS)
     if hasattr(dataset, "known_keys"):

@@ -106,7 +106,7 @@ def _check_label_files(check: ConfigCheck, mode: str) -> None:
 
 
 def _check_folder(check: ConfigCheck, path: KeyPath) -> None:
-    """Check that a folder exists: of images, an LMDB or a teacher cache."""
+    """Check that a folder of images, of an LMDB or of a teacher cache exists."""
     folder = check.at(*path)
     if isinstance(folder, str) and not Path(folder).is_dir():
         check.error(path, "missing_folder", f"there is no folder {folder} (from {Path.cwd()}). {_FIX_PATH}")
@@ -115,9 +115,10 @@ def _check_folder(check: ConfigCheck, path: KeyPath) -> None:
 
 
 def weights_to_load(config: Config, role: str) -> Iterator[tuple[KeyPath, object]]:
-    """Yield path and value of the keys of weights that a role reads: those of the whole model, else of sub-models.
+    """Yield path and value of each key of weights that a role reads.
 
-    Official weights have only one network, so a frozen sub-model beside it needs its own weights.
+    These are the keys of the whole model, or those of the sub-models if the whole model has no weights. Official
+    weights have only one network, so a frozen sub-model beside it needs its own weights.
     """
     keys: list[KeyPath] = [("Global", key) for key in ("checkpoints", "pretrained_model")]
     whole = next((key for key in keys if config.at(key, None)), ())

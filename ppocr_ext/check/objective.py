@@ -214,7 +214,7 @@ def _check_rate(check: ConfigCheck) -> None:
 
 def _highest_rate(check: ConfigCheck) -> tuple[float, KeyPath]:
     """Return the highest learning rate of the schedule, with its path; 0 if there is none."""
-    values = listed(check.at("Optimizer", "lr", "values"))  # of Piecewise
+    values = listed(check.at("Optimizer", "lr", "values"))  # the rates of the schedule Piecewise
     paths: list[KeyPath] = [("Optimizer", "lr", key) for key in _RATES]
     paths += [("Optimizer", "lr", "values", str(index)) for index in range(len(values))]
     return max((_number(check.at(*path)) or 0.0, path) for path in paths)
@@ -276,7 +276,7 @@ def _check_evaluated(check: ConfigCheck) -> None:
 
 
 def _number(value: Any) -> float | None:
-    """Return ``value`` as a float if it is a number; else None."""
+    """Return ``value`` as a float, or None if it is not a number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(max(min(value, _LARGEST), -_LARGEST))  # a whole number may be too large for a float

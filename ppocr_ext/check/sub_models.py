@@ -13,7 +13,8 @@ from ppocr_ext.errors import PPOCRExtError
 from ppocr_ext.registry import LOSSES
 
 ALLOW_UNTRAINED = "allow_untrained_teacher"
-UNTRAINED = "missing_weights"  # of a frozen sub-model: a warning of the check, an error of `train`
+# Code of the issue that a frozen sub-model has no weights. The check warns, and `train` ends with an error.
+UNTRAINED = "missing_weights"
 
 
 def loss_parts(config: Config) -> Iterator[tuple[Callable[..., Any], Path]]:
@@ -102,5 +103,5 @@ def _is_ours(loss: Any) -> bool:
 
 
 def listed(value: Any) -> tuple[Any, ...]:
-    """Return ``value`` if it is a list of the config; else an empty list: other checks report the value."""
+    """Return ``value`` if it is a list of the config, or an empty list, since other checks report a wrong value."""
     return value if isinstance(value, tuple) else ()

@@ -100,7 +100,8 @@ class TrainState:
         engines: the engine of each compiled frozen sub-model; None if none is compiled.
         unreached: trained parameters that had no gradient yet; None in PaddleOCR's and older checkpoints.
         processes: the number of processes of the run; None in PaddleOCR's and older checkpoints.
-        settings: labels, losses and indicator (:func:`ppocr_ext.run.host_config.settings_of`); empty in older ones.
+        settings: labels, losses and indicator (:func:`ppocr_ext.run.host_config.settings_of`); empty in older
+            checkpoints.
         files: SHA-256 of the other two files by their endings; None in PaddleOCR's checkpoints.
     """
 
@@ -179,7 +180,7 @@ class Checkpoint:
         return Path(f"{self.prefix}{ending}")
 
     def weights_file(self) -> Path:
-        """Return ``NAME.pdparams``; for official weights the file in the cache, downloaded if needed.
+        """Return ``NAME.pdparams``, or for official weights the file in the cache, which is downloaded if needed.
 
         Raises:
             WeightsError: the file is missing; the message names the checkpoints in its folder.
@@ -223,7 +224,7 @@ class Checkpoint:
         return dict(content.get(NAME_TABLE, {})) if isinstance(content, dict) else {}
 
     def train_state(self) -> TrainState:
-        """Return the content of ``NAME.states``; without that file, the state of a run that has not begun.
+        """Return the content of ``NAME.states``, or without that file the state of a run that has not begun.
 
         Raises:
             WeightsError: the file is damaged or holds something else, or the weights belong to another save.

@@ -24,7 +24,7 @@ BEST = "best_accuracy"
 EVALUATED = "Evaluations"  # the last evaluation and its step, in `TrainState.hooks`
 START = "the start weights: no evaluation of the training was better"
 _PARTS = ("transform", "backbone", "neck", "head")  # of a recogniser
-# kind of class index: name of its branch, and rows of its parameters that are of no class
+# Kind of class index -> name of its branch, and number of rows of its parameters that belong to no class.
 _BRANCHES = {"ctc": ("CTC", 0), "nrtr": ("NRTR", 1), "sar_input": ("SAR", 0)}
 
 
@@ -33,10 +33,10 @@ def require_usable_values(file: Path, values: Mapping[str, np.ndarray]) -> None:
 
     Args:
         file: for the message.
-        values: by name. The name before the first dot is the part (``Student``, ``backbone``).
+        values: the entries by name. The name before the first dot is the part (``Student``, ``backbone``).
 
     Raises:
-        WeightsError: an entry does not hold real numbers, is not finite, or is a negative variance; or all matrices of
+        WeightsError: an entry does not hold real numbers, is not finite, or is a negative variance, or all matrices of
             a part are zero.
     """
     filled: dict[str, list[bool]] = {}  # for each matrix of a part, whether it has a number other than 0
@@ -130,7 +130,7 @@ def own_metrics(name: str, state: TrainState) -> Mapping[str, Any]:
         return state.best
     hooks = state.hooks or {}
     last: Mapping[str, Any] = hooks.get(EVALUATED, {})
-    # with Global.ema, other weights than these were evaluated
+    # With Global.ema, other weights than these were evaluated.
     return last if last.get("step") == state.position.global_step and EMA not in hooks else {}
 
 
@@ -159,8 +159,8 @@ def checkpoint_line(path: str | Path, shown_as: str = "") -> str:
 
 
 def _shown(metrics: Mapping[str, Any]) -> list[str]:
-    """Return a list with the name of the accuracy, or else of the first number of the metric; empty without numbers."""
-    # the state may come from any file
+    """Return a list with the name of the accuracy, or of the first number of the metric; empty without numbers."""
+    # The state may come from any file, so these may be anything.
     names = [
         str(name)
         for name, value in metrics.items()
@@ -200,13 +200,13 @@ def _part(name: str) -> str:
     place = next((index for index, word in enumerate(words[:2]) if word in _PARTS), None)
     if place is None:
         return words[0]
-    # a MultiHead has one more level: a layer for each branch
+    # A MultiHead has one more level: a layer for each branch.
     branches = words[place] == "head" and len(words) > place + 3
     return ".".join(words[: place + 1 + branches])
 
 
 def branch_classes(weights: Mapping[str, np.ndarray]) -> dict[str, int]:
-    """Return the classes of each branch: ``{"Student CTC": 11}``; for NRTR without its unused row."""
+    """Return the number of classes of each branch, such as ``{"Student CTC": 11}``, for NRTR without its unused row."""
     counts = {}
     for name, value in weights.items():
         kind, axis = class_axis(name) or ("", 0)
@@ -259,7 +259,7 @@ def write_weights(target: Path, weights: Mapping[str, np.ndarray], state: TrainS
 
     Args:
         target: path of the checkpoint, without an ending.
-        weights: by name.
+        weights: the weights by name.
         state: the best evaluation and the digest of the dictionary are taken from it.
 
     Raises:

@@ -38,8 +38,8 @@ _DICTS = (
     "engines",
 )
 ENDINGS = (".pdparams", ".pdopt", ".states")
-_MAX_BYTES = 8192  # six names in JSON
-_RANDOM = "[a-z0-9_]{8}"  # what tempfile puts into a temporary name
+_MAX_BYTES = 8192  # limit of a journal, which has six names in JSON
+_RANDOM = "[a-z0-9_]{8}"  # eight hexadecimal digits; earlier versions wrote names of the module tempfile
 _JOURNAL = ".journal"
 _NAMES = re.compile(r"latest|best_accuracy|iter_epoch_(?P<epoch>\d+)")
 
@@ -68,7 +68,7 @@ def read_plain_pickle(path: Path) -> Any:
 def read_state(path: Path) -> dict[str, np.ndarray]:
     """Return weights by name, as ``paddle.save(layer.state_dict(), path)`` wrote them.
 
-    Tensors that Paddle wrote as ``(name, array)`` are unwrapped; its table of names is dropped.
+    Tensors that Paddle wrote as ``(name, array)`` are unwrapped, and its table of names is dropped.
 
     Raises:
         WeightsError: the file cannot be read, or does not hold arrays by name.
@@ -114,7 +114,7 @@ def write_temporary(path: Path, content: bytes) -> Path:
 
 
 def write_all_temporary(contents: Mapping[Path, bytes]) -> dict[Path, Path]:
-    """Write a temporary file for each path, and return them by path; if one cannot be written, remove them all."""
+    """Write a temporary file for each path, and return them by path. If one cannot be written, remove them all."""
     files: dict[Path, Path] = {}
     try:
         for path, content in contents.items():
@@ -157,8 +157,8 @@ def finish_journal(prefix: Path) -> None:
 def apply_journal(prefix: Path) -> bool:
     """Do the renames that a killed save has left; return True if there were any.
 
-    The journal stays, since the run may have written its next one meanwhile. A journal that is not valid is ignored if
-    there are weights; loading them warns of it.
+    The journal is not removed here, since the run may have written its next one meanwhile. A journal that is not valid
+    is ignored if there are weights, and loading these warns of it.
 
     Raises:
         WeightsError: the journal is not valid, and there are no weights.
@@ -249,7 +249,7 @@ def remove_checkpoints(folder: Path, names: Sequence[str]) -> None:
 def keep_newest(folder: Path, name: str, count: int) -> None:
     """Keep the ``count`` newest checkpoints ``iter_epoch_N`` up to ``name``, which has just been saved.
 
-    Later ones stay: the run was resumed from an earlier checkpoint, and writes them again.
+    Later ones stay, since the run was resumed from an earlier checkpoint, and will write them again.
     """
     if (last := _epoch(name)) is not None:
         epochs = {epoch: name for name in names_in(folder) if (epoch := _epoch(name)) is not None}

@@ -53,7 +53,7 @@ class OfficialWeights:
         source: the file that the address was taken from, with its version.
         kind: `"pdparams"`, or `"tar"` (only `member` is read from the tar).
         config: the official config of the network.
-        dictionary: its path in PaddleOCR; None if no published dictionary has that many classes.
+        dictionary: the path of the dictionary in PaddleOCR; None if no published dictionary has that many classes.
         classes: CTC classes, with the blank and the space.
         config_dictionary: the dictionary of `config`, if the weights may have another one.
         branches: heads in the file: `ctc`, `gtc`, `sar`.
@@ -141,7 +141,7 @@ def pin_file(weights: OfficialWeights) -> Path:
 
 
 def known_digest(weights: OfficialWeights) -> str | None:
-    """Return the published digest, else the stored one; None if there is neither."""
+    """Return the published digest, or the stored one if none is published; None if there is neither."""
     if weights.sha256 is None and pin_file(weights).exists():
         return read_at_most(pin_file(weights), 100).decode("ascii", "replace").strip()
     return weights.sha256
@@ -175,7 +175,7 @@ def similar_name(value: str) -> str | None:
 
 
 def other_format(path: str | Path) -> str | None:
-    """Return an error message if ``path`` is a safetensors file, or a folder of such files; else None.
+    """Return an error message if ``path`` is a safetensors file or a folder of such files; None for other paths.
 
     The message names the `.pdparams` to use instead.
     """
@@ -401,7 +401,7 @@ def _why_no_weights(file: Path) -> str | None:
 
 
 def _check_digest(weights: OfficialWeights, file: Path, store: bool = True) -> None:
-    """Compare the file with the published digest, else with the stored one of the first download.
+    """Compare the file with the published digest, or with the digest of the first download if none is published.
 
     If there is neither, the digest of this file is stored (unless ``store`` is False).
 

@@ -1,7 +1,7 @@
 """Load the optimizer state of a checkpoint into the optimizer of another process.
 
 Paddle stores optimizer state under generated names of the parameters (``linear_3.w_0``), which depend on all that the
-process has built; here the names are translated. If weights have 16 bits (mixed precision at level O2), the optimizer
+process has built. Here the names are translated. If weights have 16 bits (mixed precision at level O2), the optimizer
 has master weights in float32, and its moments are named after these. A state with names of the other kind would fail at
 the first step, so they are converted.
 """
@@ -37,8 +37,8 @@ def restore_optimizer(
         optimizer: the optimizer of the run.
         checkpoint: where the state is.
         names: generated name in this process, by the name in the model.
-        saved: generated name when it was saved, by the name in the model; empty for a checkpoint of PaddleOCR, whose
-            ``.pdparams`` has this table.
+        saved: generated name when it was saved, by the name in the model. It is empty for a checkpoint of PaddleOCR,
+            whose ``.pdparams`` has this table.
 
     Raises:
         WeightsError: the state belongs to another optimizer or to other parameters, or a trained parameter was frozen
@@ -65,7 +65,7 @@ def restore_optimizer(
     _require_own(file, own_state, trained, before.values())
     try:
         with warnings.catch_warnings():
-            # LinearWarmup stores an entry for the schedule inside it, which Paddle reports as unused
+            # LinearWarmup stores an entry for the schedule inside it, which Paddle reports as unused.
             warnings.filterwarnings("ignore", message=".*unused values in state_dict.*")
             optimizer.set_state_dict(_to_tensors(own_state))
         _create_moments(optimizer, trained)
@@ -98,7 +98,7 @@ def _require_own(file: Path, state: Mapping[str, Any], trained: Sequence[Any], k
         file: for the message.
         state: by the parameters' names in this process.
         trained: the parameters.
-        known: the parameters' names when it was saved; parameters that are no longer trained keep these.
+        known: the names of the parameters when the state was saved, which parameters that are no longer trained keep.
 
     Raises:
         WeightsError: there are both entries without a parameter and parameters without an entry.
@@ -153,7 +153,7 @@ def _translate(
         before: generated name when it was saved, by the name in the model.
         names: generated name in this process, by the name in the model.
         half: names in this process of the trained 16-bit parameters.
-        checkpoint: has the float32 weights for masters that ``state`` lacks.
+        checkpoint: the checkpoint whose float32 weights become the master weights that ``state`` lacks.
     """
     new_names = {before[name]: names[name] for name in before if name in names}
     longest_first = sorted(new_names, key=len, reverse=True)
@@ -175,7 +175,7 @@ def _translate(
     }
     lacking = {name: own_name for name, own_name in names.items() if own_name in half and own_name not in own}
     if lacking and checkpoint.file(".pdparams").is_file():
-        # the weights of a checkpoint may be averages; the raw ones are then in its training state
+        # The weights of a checkpoint may be averages. Then the raw ones are in its training state.
         weights = {**checkpoint.weights(), **(checkpoint.train_state().raw_weights or {})}
         own |= {
             own_name: (f"{own_name}{_SUFFIX}_0", weights[name])

@@ -79,7 +79,7 @@ def carried_rows(
         source: the file of weights, for messages.
         values: its entries, by the model's names.
         state: the model's parameters.
-        old: dictionary of the file; the class count decides whether it has the space.
+        old: dictionary of the file. The class count decides whether it has the space.
         new: dictionary of the model.
 
     Raises:
@@ -166,7 +166,7 @@ def _symbols(charset: Charset, kind: str) -> list[str]:
     if kind == "ctc":
         return list(charset.ctc_symbols)
     if kind == "nrtr":
-        # PaddleOCR's NRTR tables have one row more than its vocabulary; it belongs to no character
+        # PaddleOCR's NRTR tables have one row more than its vocabulary, which belongs to no character.
         return [*charset.nrtr_symbols, "<unused row>"]
     marks = ["<UKN>", "<BOS/EOS>", "<PAD>"]
     return [*charset.characters, *(marks if kind == "sar_input" else marks[:2])]
@@ -334,7 +334,7 @@ _KEYS: tuple[tuple[str, str, _Read, str], ...] = (
     ("head.fc", "1.weight", _size(1), "Head.mid_channels"),  # a CTCHead alone
     ("neck.encoder.", "lstm.weight_hh_l0", _size(1), "Neck.hidden_size"),
 )
-_PARTS = re.compile(r"(?<![^.])(backbone|neck|head)\.")  # behind the prefix of a sub-model
+_PARTS = re.compile(r"(?<![^.])(backbone|neck|head)\.")  # these names may follow the prefix of a sub-model
 # entries that only this neck has
 _NECKS = {"svtr": "head.ctc_encoder.encoder.conv1x1.", "lightsvtr": "head.ctc_encoder.encoder.conv_reduce."}
 

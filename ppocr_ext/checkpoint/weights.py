@@ -114,7 +114,7 @@ def load_weights(
         first_prefix: preferred prefix of the names (``"Student."``).
         charset: the model's dictionary, to explain different class counts.
         old_charset: the file's dictionary; classifier and embedding rows are carried over character by character.
-        old_is_assumed: True if ``old_charset`` is a guess; the class counts of the file decide then.
+        old_is_assumed: True if ``old_charset`` is a guess. Then the class counts of the file decide.
         only: prefixes of the entries to load (``"Teacher."``); others stay as they are. Empty: all.
         target_models: sub-models that may get the weights of a single model, the preferred one first.
 
@@ -201,8 +201,8 @@ def _old_charset(
         old: the given dictionary of the file, if any.
 
     Raises:
-        WeightsError: the file was trained with another dictionary of the same size, and none was given; or the given
-            one is not that of the file.
+        WeightsError: the file was trained with another dictionary of the same size and none was given, or the given one
+            is not that of the file.
     """
     try:
         trained_with = checkpoint.train_state().charset_digest
@@ -240,9 +240,10 @@ def _is_of(
 
     If the class counts of the file are not those of ``old``, there are three cases:
 
-    1. The weights belong to another network: False, since the error about that helps more than one about dictionaries.
-    2. ``old`` is a guess, and the counts are those of the model: False, the file has the model's dictionary.
-    3. Else True; carrying over then raises an error about ``old``.
+    1. The weights belong to another network: False, since an error about the network helps more than one about the
+       dictionary.
+    2. ``old`` is a guess, and the counts are those of the model: False, since the file has the model's dictionary.
+    3. All other cases: True, so that carrying over raises an error about ``old``.
 
     Args:
         old: the given or assumed dictionary of the file.
@@ -272,7 +273,7 @@ def _is_of(
 
 
 def _class_note(match: WeightMatch, shapes: Shapes, charset: Charset | None) -> str:
-    """Return a remark if the file's dictionary has another size, the usual reason for wrong shapes; else empty."""
+    """Return a remark if the file's dictionary has another size, the usual reason for wrong shapes; may be empty."""
     if charset is None:
         return ""
     kinds = {charset.ctc_classes: "CTC", charset.nrtr_rows: "NRTR"}

@@ -206,7 +206,10 @@ def dry_check(
 
 
 def _resolved(config: Config, host: Host) -> tuple[Config, Charset | None]:
-    """Return the config as a run has it, and its dictionary; None, and no class counts, if it cannot be used."""
+    """Return the config as a run has it, and its dictionary.
+
+    If the dictionary cannot be used, it is None, and the config has no class counts.
+    """
     from ppocr_ext.check.files import no_log
 
     try:

@@ -70,7 +70,7 @@ class CheckResult(NamedTuple):
     """The result of one check of the installation.
 
     Attributes:
-        level: ``"note"``: only some commands cannot run; ``"FAIL"``: training cannot run.
+        level: ``"note"`` if only some commands cannot run, ``"FAIL"`` if training cannot run.
         text: what the check found.
         fix: the command that fixes it; empty if there is nothing to fix.
     """
@@ -91,7 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print whether training can run, and what was checked; return 0 if it can, else 1."""
+    """Print whether training can run, and what was checked; return 0 if it can, 1 if it cannot."""
     groups = {
         "installed": [*check_python(), *check_paddle(), *check_arrays(), *check_quickstart(), *check_folder()]
     }

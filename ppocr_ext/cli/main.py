@@ -1,6 +1,6 @@
 """Entry point of ``ppocr-ext`` and of the scripts in ``tools/``: choose a command, run it, report errors.
 
-The dispatch is our own and not argparse's subparsers: these would import the modules of all commands.
+The dispatch is our own, since argparse's subparsers would import the modules of all commands.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command that ``argv`` (by default the arguments of the process) names.
 
     Returns:
-        0: done; 1: done with a negative result; 2: error; 128 + n: signal n.
+        0 if it is done, 1 if it is done with a negative result, 2 after an error, 128 + n after the signal n.
     """
     _open_closed_streams()
     _take_any_text()
@@ -118,7 +118,7 @@ class _PrintableOutput:
 
 
 def _open_closed_streams() -> None:
-    """Open standard streams that are closed (`>&-`); else the next opened file would get the printed text."""
+    """Open standard streams that are closed (`>&-`), or the next opened file would get the printed text."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
@@ -129,7 +129,7 @@ def _open_closed_streams() -> None:
 
 
 def _take_any_text() -> None:
-    """Let no character end a command with an error: a terminal may show ``?``, all other streams get UTF-8."""
+    """Let no character end a command with an error. A terminal may show ``?``, and all other streams get UTF-8."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a notebook has others
             stream.reconfigure(encoding=stream.encoding if stream.isatty() else "utf-8", errors="replace")

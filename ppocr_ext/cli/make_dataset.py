@@ -58,7 +58,7 @@ examples:
   ppocr-ext make-dataset captcha --out data/letters --characters 0123456789abcdefghijklmnopqrstuvwxyz
   ppocr-ext make-dataset captcha --out data/test --train 0 --val 1000 --seed 7
 """
-# option -> metavar and help; the keys of `LineStyle`, which has the defaults
+# Option -> metavar and help. The options are the keys of `LineStyle`, which has their defaults.
 _RANGES = {
     "sizes": ("PIXELS", "font size"),
     "margin": ("SHARE", "space before and after the text, of the height"),
@@ -75,7 +75,10 @@ _RANGES = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add a subcommand for each kind of image; its ``args.make_source`` returns source and dictionary."""
+    """Add a subcommand for each kind of image.
+
+    It sets ``args.make_source``, a function that returns the source of the images and the dictionary.
+    """
     kinds = parser.add_subparsers(title="kinds", dest="kind", metavar="KIND", required=True)
     for name, summary, examples, add_options, make_source in (
         ("lines", _LINES, _LINE_EXAMPLES, _add_line_arguments, _line_source),

@@ -45,7 +45,7 @@ _GB = 1 << 30
 _CHUNK = 64  # lines whose images are in memory at a time
 _BATCH = 32 << 20  # bytes of a transaction
 _EXAMPLES = 5  # unusable lines of each reason that are kept by name
-_NONE_USABLE = 1000  # lines; if none of them is usable, the rest is not read
+_NONE_USABLE = 1000  # lines; if none of so many is usable, the rest is not read
 _LOCK_FILE = "lock.mdb"
 _FIXES = {  # these replace entries of FIXES: this command has options where a config has keys
     "bad_format": "A line is a path, --delimiter and the label, in UTF-8.",

@@ -60,9 +60,9 @@ def add_number(
 
     Args:
         parser: the parser of the command.
-        option: its name.
-        rule: what the number must be; its kind is ``"whole"`` or ``"number"``.
-        choices: the ``choices`` of ``add_argument``.
+        option: the name of the option.
+        rule: what the number must be. Its kind is ``"whole"`` or ``"number"``.
+        choices: further arguments of ``add_argument``.
     """
 
     def number(text: str) -> float:
@@ -127,10 +127,10 @@ def read_config(args: argparse.Namespace, strict: bool = False) -> Config:
 
 
 def read_recogniser_config(args: argparse.Namespace, strict: bool = False) -> Config:
-    """Return the config of ``RUN`` with its best checkpoint, or that of ``-c``; both with ``-o``.
+    """Return the config of ``RUN`` with its best checkpoint, or the config of ``-c``, with the options of ``-o``.
 
     Raises:
-        ConfigError: neither or both are given.
+        ConfigError: neither ``RUN`` nor ``-c`` is given, or both are.
     """
     from ppocr_ext.run.recogniser import recogniser_config  # imports Paddle
 

@@ -222,7 +222,7 @@ def _view(node: Node) -> Any:
 def named_items(config: Config, *path: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield name and path of each single-key mapping (``- NAME: {options}``) of the list at ``path``.
 
-    The path has the name of the item, as after ``-o``; its index if the name occurs twice.
+    The path has the name of the item, as after ``-o``, or its index if the name occurs twice.
     """
     try:
         entries = config.at(path, None)
@@ -263,12 +263,14 @@ def load(paths: str | Path | Iterable[str | Path], overrides: Iterable[str] = ()
 
 
 def _read_with_bases(path: Path, files: list[Path], readers: tuple[Path, ...] = ()) -> Node:
-    """Return the tree of a file, overlaid on its base files if it names some; a file without bases keeps its marks.
+    """Return the tree of a file, overlaid on its base files if it names some.
+
+    A file without bases keeps its marks (`Mark`), since it may itself be overlaid on others.
 
     Args:
         path: the file.
         files: all files that were read so far; this one and its bases are added.
-        readers: the chain of files that name this one as a base.
+        readers: the files that led here, each the base of the one before it.
     """
     if path.resolve() in readers:
         cycle = (*readers[readers.index(path.resolve()) :], path)

@@ -233,7 +233,7 @@ def with_class_counts(config: Config, charset: Charset) -> Config:
     - ``ignore_index`` of each SAR loss: n + 1, the padding.
 
     Here n is `Charset.ctc_classes`. The order of the losses and the number of sub-models do not matter. PaddleOCR's
-    tools derive n from the decoder, and look for the SAR loss at one position; they are wrong for the second
+    tools derive n from the decoder, and look for the SAR loss at one position. So they are wrong for the second
     MultiHead under ``DistillationSARLabelDecode``.
 
     Args:
@@ -241,8 +241,8 @@ def with_class_counts(config: Config, charset: Charset) -> Config:
         charset: the dictionary of the config.
 
     Raises:
-        ConfigError: the config already has another number; the message names the path, both numbers and
-            the dictionary. Or a MultiHead has no ``head_list``.
+        ConfigError: the config already has another number (the message names the path, both numbers and the
+            dictionary), or a MultiHead has no ``head_list``.
     """
     counts = class_counts(config, charset)
     for path, message in wrong_counts(counts, config, charset):

@@ -153,7 +153,7 @@ class GlobalKey(ValueRule):
     Attributes:
         meaning: description in one line.
         default: the value if the key is missing or ``null``.
-        filled: True: the default is written into the config of a run, since PaddleOCR reads it there.
+        filled: whether the default is written into the config of a run, since PaddleOCR reads it there.
     """
 
     meaning: str
@@ -185,7 +185,7 @@ _OURS = {
     "seed": GlobalKey(
         kind="whole",
         least=0,
-        most=2**32 - 1,  # of NumPy's generator
+        most=2**32 - 1,  # the highest seed of NumPy's generator
         default=1024,
         meaning="seed of weights, shuffling, augmentation and drawn images",
     ),
@@ -357,7 +357,8 @@ _DEVICES_AND_WRITERS = {
     "use_wandb": _truth("write for Weights & Biases, as a section `wandb` does", None),
 }
 
-_PASSED_ON = {  # read by transforms, decoders, networks of plugins, or PaddleOCR's scripts for inference and export
+# Keys that transforms, decoders, networks of plugins, or PaddleOCR's scripts for inference and export read.
+_PASSED_ON = {
     "infer_mode": _any("of inference"),
     "infer_img": _any("of inference"),
     "infer_list": _any("of inference"),

@@ -19,7 +19,7 @@ Key = str | int | float | bool | None
 
 
 class PlaceKind(Enum):
-    """Source of a value: a file, ``-o A.b=1``, ``-o +A.b=1``, or the program itself."""
+    """Sources of a value: a file, ``-o A.b=1``, ``-o +A.b=1``, or the program itself."""
 
     FILE = "file"
     OPTION = "option"
@@ -115,7 +115,7 @@ def dotted(parts: Iterable[Any]) -> str:
 
 
 def nearest(name: str, known: Iterable[Any]) -> str:
-    """Return the hint `` Did you mean 'x'?`` if a known name is near; else the list of known names."""
+    """Return the hint `` Did you mean 'x'?`` if a known name is near, or the list of known names."""
     names = [str(key) for key in known]
     if near := near_match(name, names, cutoff=0.6):
         return did_you_mean(near)
@@ -211,7 +211,7 @@ def assign(node: Node, parts: tuple[str, ...], value: Node, append: bool = False
         node: the tree; not changed.
         parts: components of the path; a list is entered by index or by the key of one of its items.
         value: the new value.
-        append: True: a key that a list of single-key mappings lacks becomes a new item at its end.
+        append: add a key that a list of single-key mappings lacks as a new item at its end.
         at: number of components of the path that lead to ``node``.
 
     Raises:
@@ -285,8 +285,8 @@ def merge(base: Node, over: Node, trail: Sequence[str] = ()) -> Node:
     - A computed value of ``over`` replaces nothing.
 
     Raises:
-        ConfigError: nothing is there to remove; a key occurs twice in one of two lists that should
-            merge by key; an item has several keys where the base's have one.
+        ConfigError: there is nothing to remove, a key occurs twice in one of two lists that should merge by key, or an
+            item has several keys where those of the base have one.
     """
     if over.mark is Mark.NONE:
         if base.is_mapping and over.is_mapping:

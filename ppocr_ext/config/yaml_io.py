@@ -161,7 +161,7 @@ class _Reader:
 
     Args:
         origin: origin of the values, such as the file.
-        place: place of all values; None: each value has its file and line.
+        place: place of all values; with None, each value has its file and line.
     """
 
     def __init__(self, origin: str, place: Place | None = None) -> None:
@@ -243,7 +243,7 @@ class _Reader:
             ) from error
 
     def _pairs(self, node: yaml.MappingNode) -> dict[Key, yaml.Node]:
-        """Return the nodes by key: first the keys that ``<<`` adds, in PyYAML's order, then the own keys."""
+        """Return the nodes by key. First come the keys that ``<<`` adds, in PyYAML's order, then the own keys."""
         merged: dict[Key, yaml.Node] = {}
         own: dict[Key, yaml.Node] = {}
         lines: dict[Any, int] = {}

@@ -20,8 +20,9 @@ from ppocr_ext.errors import DataError
 from ppocr_ext.messages import LOG
 
 _WHERE = "Train.dataset.transforms"
-_NONE_FITS = 8  # the run ends after so many samples of which none fits
-_AT_LEAST = 100  # samples; before that, the share of misfits is not compared with the limit
+_NONE_FITS = 8  # samples; if none of so many fits, the frames are wrong for all, and the run ends at once
+# Samples before the share of misfits is compared with the limit: one of a few is a large share.
+_AT_LEAST = 100
 _SHOWN = 50  # class ids of a label that a message shows
 _BLANK = 0
 
@@ -75,7 +76,8 @@ def misfit_rows(labels: np.ndarray, lengths: np.ndarray, frames: int) -> list[in
         lengths: int [B].
         frames: T.
     """
-    possible = np.flatnonzero(2 * lengths - 1 > frames)  # what they need if all characters are the same
+    # The most that they can need: a blank between all characters.
+    possible = np.flatnonzero(2 * lengths - 1 > frames)
     return [int(row) for row in possible if frames_needed(labels[row, : lengths[row]].tolist()) > frames]
 
 
@@ -110,7 +112,7 @@ class BatchLabelCheck:
         self._frames = frames
         self._fix = ", ".join(f"set {key}: width" for key in fixed_by) or "make the images wider"
         self._at_least = _AT_LEAST
-        self._counts: Any = multiprocessing.Array("q", 2)  # samples seen, of them misfits
+        self._counts: Any = multiprocessing.Array("q", 2)  # number of samples, and of misfits among them
 
     def set_epoch_size(self, samples: int) -> None:
         """Compare the share of misfits with the limit after ``samples`` at the latest, the samples of an epoch."""

@@ -10,7 +10,7 @@ from ppocr_ext.base.parts import SCALE_SAMPLER
 from ppocr_ext.config import Config
 from ppocr_ext.data.preprocessing import is_positive_number
 
-# PaddleOCR's order, by which its losses read a batch
+# PaddleOCR's losses read a batch by position, in this order.
 SINGLE_HEAD = ("image", "label", "length", "valid_ratio")
 MULTI_HEAD = ("image", "label_ctc", "label_gtc", "length", "valid_ratio")
 _BATCH_OF_LOADER = "Train.loader.batch_size_per_card"

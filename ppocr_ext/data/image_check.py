@@ -13,13 +13,14 @@ from ppocr_ext.data.sample_rules import ImageCheck, SampleIssue
 from ppocr_ext.io.image_pixels import JPEG, PNG, PixelLimitError, check_size, decode_image, most_image_bytes
 from ppocr_ext.limits import MAX_IMAGE_PIXELS, open_descriptor, read_at_most
 
-_PNG_START = PNG + b"\0\0\0\rIHDR"  # width and height follow
+_PNG_START = PNG + b"\0\0\0\rIHDR"  # how each PNG begins; width and height follow
 _PNG_END = b"IEND\xaeB`\x82"
 _JPEG_END = b"\xff\xd9"
 _HEAD = 1024  # bytes; most JPEGs state their size within them
 _TAIL = 8
-_FIRST = 1 << 14  # bytes that are read at once: often the whole image, and what the system reads anyway
-_FOLDERS = 10_000  # the real paths of at most so many folders are kept
+# Bytes of the first read: the system reads as many anyway, and often they are the whole image.
+_FIRST = 1 << 14
+_FOLDERS = 10_000  # limit of the folders whose real paths are kept in memory
 _png_size = struct.Struct(">II").unpack_from
 
 
@@ -68,11 +69,11 @@ class ImageFolder:
         try:
             handle = os.open(path, self._how)
             try:
-                head = os.pread(handle, _FIRST, 0)  # an error for pipes
+                head = os.pread(handle, _FIRST, 0)  # a pipe raises an OSError here
                 size = len(head)
                 tail = head[-_TAIL:]
                 if size == _FIRST:
-                    size = os.lseek(handle, 0, os.SEEK_END)  # 0 or an error for devices
+                    size = os.lseek(handle, 0, os.SEEK_END)  # a device gives 0 or an OSError
                     tail = os.pread(handle, _TAIL, max(0, size - _TAIL))
             finally:
                 os.close(handle)

@@ -172,7 +172,7 @@ def _short(text: str, limit: int = 60) -> str:
 
 def quotes_hint(column: str) -> str:
     """Return a hint if a column is in quotes, as programs write CSV; else an empty text."""
-    # the closing quote is missing if the column has a comma
+    # A label with a comma was split there, so its closing quotation mark is missing.
     quoted = len(column) > 1 and column[0] == '"' and '"' not in column[1:-1]
     return "; the columns are in quotes, as in CSV: write them without" if quoted else ""
 

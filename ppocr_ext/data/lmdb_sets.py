@@ -80,7 +80,7 @@ def open_sets(data_dir: str | Path) -> list[LmdbSet]:
             f"{root} {what}. Fix: set data_dir of LMDBDataSet to the folder of an LMDB.",
             code="missing_folder",
         )
-    # like PaddleOCR: the folders that hold an LMDB, and those without subfolders
+    # As PaddleOCR does, open the folders that hold an LMDB, and those without subfolders.
     folders = [path for path, below, files in os.walk(root) if DATA_FILE in files or not below]
     return [_open(folder) for folder in sorted(map(Path, folders))]
 

@@ -19,7 +19,8 @@ from ppocr_ext.messages import LOG
 
 _NAMED = 20  # the first failed samples are reported by name; later, only their number at each power of ten
 _IN_A_ROW = 100  # so many failures in a row are the fault of the transforms, not of the samples
-_REFUSALS = 1000  # of one sample: RecConAug looks for a partner until PaddleOCR accepts one, perhaps forever
+# Limit for one sample; RecConAug asks for partners until PaddleOCR accepts one, perhaps forever.
+_REFUSALS = 1000
 _Dataset: Any = object  # stands for the host's dataset class, which follows _Reporting in the order of bases
 
 

@@ -257,7 +257,7 @@ def _check(
     if report.rules.image_check == "none":
         return
     for source, number, item in sample.items:
-        with suppress(OSError):  # removed since it was checked
+        with suppress(OSError):  # the image was removed after the check
             line = source.line(number, item)
             issue = visibility_issue(source.image(line) or b"", line.label, report.rules.max_pixels)
             report.looked_at += 1
@@ -374,7 +374,7 @@ class SpreadSample:
         at = -self._seen % self._every
         while at < len(items):
             self.items.append(items[at])
-            if len(self.items) > self._most:  # an odd number, so that the last one stays
+            if len(self.items) > self._most:  # the number is odd here, so the last item stays
                 self.items = self.items[::2]
                 self._every *= 2
             at += self._every

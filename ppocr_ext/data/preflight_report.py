@@ -28,7 +28,7 @@ from ppocr_ext.issues import Issue
 
 EXAMPLES = 3  # lines of each code that FurtherColumns keeps
 ILLEGIBLE = "###"  # in PPOCRLabel and public data sets, the label of a text that nobody can read
-_IS_NUMBER = re.compile(rb" *[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)? *|").fullmatch  # or no value
+_IS_NUMBER = re.compile(rb" *[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)? *|").fullmatch  # or empty
 
 
 class UnusableSample(NamedTuple):
@@ -68,7 +68,7 @@ class FurtherColumns:
     def add(self, first: int, lines: Sequence[bytes], usable: Sequence[int], delimiter: bytes) -> None:
         """Take the next lines with their ends, from number ``first`` on, and whether each is usable."""
         text = b"".join(lines)
-        quote = b'"' if delimiter != b"\t" else b"\n"  # no label contains a line end
+        quote = b'"' if delimiter != b"\t" else b"\n"  # never found, since no label contains a line end
         if text.count(delimiter) == len(lines) and delimiter + quote not in text and 0 not in usable:
             self.kinds.add(0)  # no line has a further column, so they are not split one by one
             return
@@ -213,7 +213,7 @@ class PreflightReport:
         if length > self.longest:
             self.longest = length
             self.longest_at = (self.files[-1].path, number)
-        if 2 * length - 1 > self.most_frames:  # what it would need if all its characters were the same
+        if 2 * length - 1 > self.most_frames:  # the most frames that a label of this length can need
             needed = frames_needed(self.rules.encoded(label))
             if needed > self.most_frames:
                 self.most_frames = needed

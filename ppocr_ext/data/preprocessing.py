@@ -102,7 +102,7 @@ def read_preprocessing(config: Config, mode: str) -> Preprocessing | None:
         elif name == "NormalizeImage":
             normalisation.append(f"NormalizeImage {_shown(options)}")
         elif name.endswith("ResizeImg"):
-            # PaddleOCR passes these keys of Global to every transform, over the transform's own options
+            # PaddleOCR passes these keys of Global to every transform, where they replace the transform's own options.
             of_global = config.host_options()
             passed = {
                 key: of_global[key] for key in ("infer_mode", "eval_mode") if of_global.get(key) is not None
@@ -110,7 +110,8 @@ def read_preprocessing(config: Config, mode: str) -> Preprocessing | None:
             resized = _by_transform(name, path, {**options, **passed})
             first = TRANSFORM_ROWS[name].normalises if name in TRANSFORM_ROWS else name
     dataset = DATASET_ROWS.get(str(config.at((mode, "dataset", "name"), None)))
-    if dataset is not None and dataset.of_one_size:  # it resizes before the last transform
+    # A dataset of several scales resizes images before the last transform.
+    if dataset is not None and dataset.of_one_size:
         resized = _by_sampler(config, mode)
         first = HALF
     if resized is None:

@@ -190,7 +190,7 @@ class SampleRules:
         other = r"\r\n\udc80-\udcff"  # ends of lines, and bytes that are not UTF-8
         any_of = characters if self.charset is not None else f"^{end}{other}"
         if not any_of or len(delimiter) != 1 or delimiter in "\r\n" or min(most) < least:
-            return re.compile(r"()()(?:[^\n]*\n|[^\n]+)").findall  # no line
+            return re.compile(r"()()(?:[^\n]*\n|[^\n]+)").findall  # this pattern accepts no line
         path = rf"[^{end}\[\s\udc80-\udcff][^{end}{other}]*"
         label = f"(?!{BOXES})[{any_of}]{{{least},{min(most)}}}"
         return re.compile(rf"({path}){end}({label})(?:{end}[^{other}]*)?\n|[^\n]*\n|[^\n]+").findall

@@ -155,7 +155,7 @@ class Description:
         model_name: the name for PaddleOCR's 3.x client.
         policy: prepares the images.
         width: the only width that the graph takes; None: every width.
-        accuracy: on a label file, by width policy; empty without such a file.
+        accuracy: the accuracy on a label file, by width policy; empty without such a file.
     """
 
     config: Config

@@ -127,7 +127,7 @@ def paddleocr2_options(folder: str, policy: WidthPolicy) -> list[str]:
 def paddleocr2_lines(folder: str, policy: WidthPolicy) -> str:
     """Return the lines for PaddleOCR 2.10, which reads the ONNX file."""
     options = "\n".join(f"    {_text(option)}," for option in paddleocr2_options(folder, policy))
-    # its option --rec_algorithm=SVTR squashes
+    # With its option --rec_algorithm=SVTR it squashes.
     lines = _caller_image(replace(policy, kind="pad"))
     return f"""\
 import cv2

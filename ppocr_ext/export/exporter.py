@@ -45,10 +45,10 @@ from ppocr_ext.recognition.opening import (
 )
 from ppocr_ext.run.recogniser import TrainedRecogniser, load_recogniser
 
-BOTH = "both"  # all forms
-# all files that an export may write; model.json comes last, since it has the digests of the others
+BOTH = "both"  # value of --format for all rows of FORMATS
+# All files that an export may write. model.json comes last, since it has the digests of the others.
 FILES = (*MODEL_FILES, INFERENCE_YML, CHARSET_FILE, CARD_FILE, MODEL_FILE)
-_EVAL_IMAGES = 4  # for the comparison, besides the drawn ones
+_EVAL_IMAGES = 4  # number of images of Eval that are compared, besides the drawn ones
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class ExportedModel:
     """A published export.
 
     Attributes:
-        folder: with the files.
+        folder: the folder with the files.
         description: the description of the model.
         sizes: bytes of each file.
         comparisons: the comparisons of each form with the network.
@@ -82,9 +82,7 @@ def export_trained(
     Args:
         config: as loaded, of one model or of a distillation, with its weights.
         output: the folder.
-        host_path: see :func:`ppocr_ext.run.recogniser.load_recogniser`, as for the next two.
-        model: sub-model.
-        old_dictionary: dictionary of the weights.
+        host_path, model, old_dictionary: see :func:`ppocr_ext.run.recogniser.load_recogniser`.
         options: the other arguments of :func:`export_recogniser`.
 
     Raises:
@@ -132,8 +130,8 @@ def export_recogniser(
         data_dir: start of its image paths; None: its own folder.
 
     Raises:
-        PPOCRExtError: a file cannot be written, or computes other numbers than the network; the folder does not change
-            then.
+        PPOCRExtError: a file cannot be written, or computes other numbers than the network. Then the folder does not
+            change.
     """
     policy = policy_of_width(WidthPolicy.from_config(trained.config), width)
     charset = trained.charset
@@ -144,7 +142,7 @@ def export_recogniser(
     metadata = onnx_metadata(charset, policy) if any(form.write for form in chosen) else {}
     parts = RecognizerParts(NetworkEngine(trained.network), policy, charset)
     drawn = drawn_images(charset.characters, policy.image_shape[1])
-    # earlier versions also wrote vectors.json; --force removes it, since it has the values of the model before
+    # Earlier versions also wrote vectors.json. --force removes it, since it has values of the model before.
     with atomic_folder(output, ("vectors.json", *FILES), force=force) as folder:
         graph = write_reader(trained.network, folder, policy.image_shape, width)
         write_charset(folder / CHARSET_FILE, charset, graph.classes)
@@ -343,7 +341,7 @@ def write_inference_yml(
         model_name: one of :data:`ppocr_ext.export.clients.CLIENT_NAMES`.
         image_shape: [channels, height, width].
         color: order of the channels, ``"BGR"`` or ``"RGB"``.
-        characters: all classes but the blank.
+        characters: the character of each class but the blank.
 
     Raises:
         CharsetError: YAML cannot hold a character.

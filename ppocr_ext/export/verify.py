@@ -50,9 +50,9 @@ class Reader:
     """A form of the model, or a client, that reads images.
 
     Attributes:
-        name: for the table.
+        name: its name in the table.
         read: reads one image, uint8 [H, W, 3] in BGR.
-        own_policy: how it prepares images; None: as the network does.
+        own_policy: how it prepares images; None if it does so as the network does.
         note: what the user should know of that policy; may be empty.
     """
 
@@ -111,19 +111,19 @@ def compare(
     any_width: bool,
     tolerance: float = TOLERANCE,
 ) -> list[Comparison]:
-    """Compare the readers of an export with the network: each image alone; graphs also with batches and other widths.
+    """Compare the readers of an export with the network, image by image. Graphs also get batches and other widths.
 
     Args:
         name: the name of ``network``.
-        network: the trained network, which is right.
+        network: the trained network, whose outputs count as right.
         forms: the forms of the model, by name.
-        clients: that read it.
+        clients: the clients that read it.
         pictures: the images.
         any_width: the graphs should take every width.
         tolerance: the largest difference of probabilities that is accepted.
 
     Returns:
-        One for ``network`` itself, and one for each of the others.
+        A comparison for ``network`` itself, and one for each form and client.
     """
     readers = [Reader(each, partial(read_picture, parts)) for each, parts in forms.items()]
     reference = Comparer(network, Reader(name, partial(read_picture, network)), tolerance)
@@ -139,7 +139,7 @@ def compare(
             if policy not in expected:
                 expected[policy] = read_picture(comparer.network, picture.pixels)
             comparer.add(picture, expected[policy])
-    # the first comparers are those of the forms
+    # The first comparers are those of the forms.
     for comparer, parts in zip(comparers, forms.values(), strict=False) if batch else ():
         comparer.result.faults += dictionary_faults(network.charset, parts.charset)
         comparer.add_batches(parts.engine, batch, any_width)
@@ -150,7 +150,7 @@ class Comparer:
     """Compare one reader with the network, an image at a time.
 
     Args:
-        network: that is right.
+        network: the trained network, whose outputs count as right.
         reader: the reader to check.
         tolerance: the largest difference of probabilities that is accepted.
 
@@ -170,13 +170,13 @@ class Comparer:
         try:
             output = self._reader.read(picture.pixels)
         except Exception as error:  # engines and clients raise any class
-            # no text and no probabilities: both differ
+            # An output without text and probabilities differs in both.
             self.check(picture, expected, Output("", np.zeros(0, np.float32)), _failure(error))
         else:
             self.check(picture, expected, output)
 
     def check(self, picture: Picture, expected: Output, output: Output, failure: str = "") -> None:
-        """Add the output of the reader for an image to ``result``; ``failure``: why there is none."""
+        """Add the output of the reader for an image to ``result``; ``failure`` is the reason if there is none."""
         result = self.result
         result.images += 1
         difference = distance(expected.probabilities, output.probabilities)
@@ -196,7 +196,7 @@ class Comparer:
                 f"{where}: text {output.text!r}, expected {expected.text!r}; probabilities differ by {difference:.1e} "
                 f"(shape {list(output.probabilities.shape)}, expected {list(expected.probabilities.shape)})"
             )
-        # with equal probabilities, only the dictionary can make another text
+        # With equal probabilities, only the dictionary can make another text.
         elif self._decoded(output.probabilities) != output.text:
             result.faults.append(
                 f"{where}: text {output.text!r}, expected {expected.text!r} for equal probabilities"
@@ -209,8 +209,8 @@ class Comparer:
         """Give the graph several images at once, and inputs of other widths, and compare.
 
         Args:
-            engine: that runs the graph.
-            images: a few, uint8 [H, W, 3].
+            engine: the engine that runs the graph.
+            images: a few images, uint8 [H, W, 3].
             any_width: the graph should take every width.
         """
         network = self.network
@@ -242,7 +242,7 @@ def _failure(error: Exception) -> str:
 def open_forms(
     folder: Path, policy: WidthPolicy, reorder: bool | None = None
 ) -> tuple[dict[str, RecognizerParts], dict[str, PPOCRExtError]]:
-    """Return each form of the model as its clients read it, and why another form cannot be opened, by its name.
+    """Return the forms of the model as clients read them, by name, and for each other form why it cannot be opened.
 
     Args:
         folder: has the files of an export.
@@ -277,7 +277,7 @@ def _settings(file: Path) -> tuple[Any, Any, tuple[str, ...]]:
         # A list or mapping may hold YAML aliases, whose text could be of any size.
         if any(isinstance(each, list | dict) for each in characters):
             raise TypeError("character_dict has a list or a mapping")
-        # without DecodeImage the client reads images as RGB
+        # Without DecodeImage the client reads images as RGB.
         color = operators.get("DecodeImage", {"img_mode": "RGB"})["img_mode"]
         return tuple(operators["RecResizeImg"]["image_shape"]), color, tuple(map(str, characters))
     except (

@@ -43,7 +43,7 @@ from ppocr_ext.run.recogniser import BEST, CONFIG_FILE, recogniser_config
 Read = Callable[[np.ndarray], Output]
 
 NETWORK = "trained network"
-_EVAL_IMAGES = 4  # besides the drawn ones
+_EVAL_IMAGES = 4  # number of images of Eval that are read, besides the drawn ones
 
 
 @dataclass
@@ -85,10 +85,10 @@ def verify_export(
 
     Args:
         folder: written by ``ppocr-ext export``.
-        run: folder of the run or its config; None: the parent folder of the export, if its weights were exported.
+        run: folder of the run or its config; None for the parent folder of the export, if its weights were exported.
         options: the options of the run's config, as after ``-o``.
         host_path: a PaddleOCR checkout; None searches for a host.
-        images: files, folders, patterns, a label file; none: some images of Eval and drawn ones.
+        images: files, folders, patterns, a label file. Without any, some images of Eval and drawn ones are read.
         data_dir: start of image paths in a label file; None: its own folder.
         tolerance: the largest difference of probabilities that is accepted.
         with_clients: also read with the clients that are installed.
@@ -147,7 +147,8 @@ def _config(exported: Exported, run: Path | None, options: Sequence[str]) -> Con
     """Return the config of the run; None if no run is given and the export does not lie in its run's folder."""
     if run is not None:
         return recogniser_config(run, options)
-    for run in exported.folder.resolve().parents[:2]:  # of RUN/inference, and RUN/best_accuracy/inference
+    # The export is RUN/inference or RUN/best_accuracy/inference.
+    for run in exported.folder.resolve().parents[:2]:
         weights = run / f"{BEST}.pdparams"
         if not (run / CONFIG_FILE).is_file() or not weights.is_file():
             continue

@@ -9,10 +9,10 @@ import numpy as np
 
 from ppocr_ext.config.global_keys import BFLOAT16, FLOAT32
 
-TOLERANCE = 1e-4  # of the largest absolute value of an output, or of 1 if that is greater
+TOLERANCE = 1e-4  # share of the largest absolute value of an output, or of 1 if that is greater
 BFLOAT16_TOLERANCE = 0.05  # root mean square of the differences, as a share of that of the output
 _LEAST = 1e-12  # smaller probabilities are clipped: the softmax of oneDNN returns none below exp(-64)
-_LETTERS = (1, 4, 9, 16)  # of the drawn images: narrow to wide
+_LETTERS = (1, 4, 9, 16)  # number of letters in each drawn image, from a narrow to a wide one
 _DRAWN = "0123456789"
 
 

@@ -1,4 +1,4 @@
-"""Run a network whose weights do not change as a compiled graph, in place of the network itself.
+"""Run a network whose weights do not change as a compiled graph.
 
 How a graph is made::
 
@@ -69,7 +69,7 @@ from ppocr_ext.messages import LOG, error_text
 from ppocr_ext.modeling.head_request import HeadRequest
 from ppocr_ext.modeling.heads.nrtr_head import START_ID
 
-FORMAT = 1  # of the graphs
+FORMAT = 1  # version of the graphs, a part of their key: a new one makes all graphs anew
 LIMIT = 2 << 30  # bytes of all graphs together
 _PART = ".part-"  # the names of folders that are being written or removed begin so
 _STALE = 24 * 3600  # seconds after which the folder of a killed process is removed
@@ -84,7 +84,7 @@ def graph_key(network: nn.Layer, request: HeadRequest, image_shape: tuple[int | 
     options = {**vars(request), "branches": sorted(request.branches)}
     parts = [
         state_digest(network),
-        dict(network.named_buffers()),  # with the buffers that are not persistent, so not in the state
+        dict(network.named_buffers()),  # the state lacks buffers that are not persistent
         code_digest(network),
         layers,
         options,
@@ -110,7 +110,8 @@ def _described(value: Any) -> Any:
 
 
 def _root() -> Path:
-    return require_no_link(cache_folder("engines"))  # its oldest folders are removed
+    # A link is refused, since the oldest folders in it are removed.
+    return require_no_link(cache_folder("engines"))
 
 
 def is_kept(key: str) -> bool:
@@ -121,11 +122,11 @@ def is_kept(key: str) -> bool:
 
 @contextmanager
 def cached_folder(key: str, write: Callable[[Path], None]) -> Iterator[Path]:
-    """Yield the folder of the graph ``key`` in ``$PPOCR_EXT_CACHE/engines``; if it is new, ``write`` fills it first.
+    """Yield the folder of the graph ``key`` in ``$PPOCR_EXT_CACHE/engines``. If it is new, ``write`` fills it first.
 
-    Processes that need the same graph at the same time each write it; the first one stays. Afterwards the oldest graphs
-    are removed, so that the rest has at most ``LIMIT`` bytes. If the cache folder cannot be written to, the graph is
-    removed at the end of this context. A graph of another user is not opened.
+    Processes that need the same graph at the same time each write it, and the first one stays. Afterwards the oldest
+    graphs are removed, so that the rest has at most ``LIMIT`` bytes. If the cache folder cannot be written to, the
+    graph is removed at the end of this context. A graph of another user is not opened.
     """
     root = _root()
     folder = root / key
@@ -133,7 +134,7 @@ def cached_folder(key: str, write: Callable[[Path], None]) -> Iterator[Path]:
         with suppress(OSError):
             os.utime(folder)
         yield folder
-        with suppress(OSError):  # the folders are of another user
+        with suppress(OSError):  # the folders of another user cannot be removed
             _remove_oldest(root, folder)  # an ONNX file may have been added
         return
     try:
@@ -186,10 +187,10 @@ def discard(key: str) -> None:
             shutil.rmtree(gone, ignore_errors=True)
 
 
-MAX_GRAPHS = 4  # of a network that needs one for each width
+MAX_GRAPHS = 4  # limit for a network that needs a graph for each width
 CHUNK_PIXELS = 4 * 48 * 320  # larger chunks are not faster and take more memory
 _TARGET_LENGTH = 6  # ids of the target that a graph is compared with
-_REASON_LENGTH = 400  # a fix with a path fits
+_REASON_LENGTH = 400  # characters of a reason in the log, enough for a fix with a path
 
 
 class Probe(NamedTuple):
@@ -212,7 +213,7 @@ class CompiledNetwork:
         network: in eval mode, with weights that do not change.
         request: the outputs that are computed.
         name: the name of the network in messages.
-        threads: the number of threads of the computation; None: those of the network itself (``OMP_NUM_THREADS``).
+        threads: the number of threads; None for as many as the network itself uses (``OMP_NUM_THREADS``).
         dtype: ``"float32"`` or ``"bfloat16"``, for products and convolutions. Without instructions for bfloat16,
             float32 is used, with a warning.
         engine: ``"paddle"`` (Paddle Inference with oneDNN), ``"onnxruntime"``, ``"openvino"``, or ``"auto"``; see
@@ -221,7 +222,7 @@ class CompiledNetwork:
     Attributes:
         engine: the engine that computes; ``"network"`` after a failure.
         dtype: the type in which it computes.
-        asked: the requested type; :attr:`label` uses it.
+        asked: the requested type; :attr:`label` names a type only if another one than float32 was requested.
 
     Raises:
         MissingPackageError: a package of ``engine`` is not installed.
@@ -251,7 +252,7 @@ class CompiledNetwork:
                     f"this engine computes on a CPU, not on {paddle.get_device()}.", code="not_compiled"
                 )
         except ModelError as error:
-            self._give_up(error, logging.INFO)  # nothing has failed
+            self._give_up(error, logging.INFO)  # INFO, since no engine has failed: none can be used here
         if self.dtype == BFLOAT16 and (engine == ONNXRUNTIME or not has_bfloat16()):
             self.dtype = FLOAT32
             without = "ONNX Runtime" if engine == ONNXRUNTIME else "this processor"
@@ -327,7 +328,7 @@ class CompiledNetwork:
         if any_width:
             try:
                 probes.append(self._probe((2, channels, height, max(8, width // 16 * 8))))
-            except Exception:  # such as SVTRNet, which takes images of one size
+            except Exception:  # some networks take images of one size only, such as SVTRNet
                 any_width = False
         of_graph = (channels, height, None if any_width else width)
         return self._graphs.setdefault(of_graph, self._open(of_graph, probes))
@@ -344,7 +345,7 @@ class CompiledNetwork:
         return Probe(images, target, without_features(expected) if self._request.probabilities else expected)
 
     def _open(self, image_shape: ImageShape, probes: Sequence[Probe]) -> _Graph:
-        """Open a graph of the cache; write it if it is missing or wrong."""
+        """Open a graph of the cache, after writing it if it is missing or wrong."""
 
         def write(folder: Path) -> None:
             LOG.info("compiling %s for images of height %d", self._name, image_shape[1])
@@ -410,7 +411,7 @@ class _Graph:
         self._structure = paddle.utils.map_structure(lambda tensor: 0, outputs)
 
     def run(self, images: np.ndarray, target: np.ndarray | None) -> Any:
-        """Return the outputs for images [B, C, H, W]; the images are computed in chunks."""
+        """Return the outputs for images [B, C, H, W], which are computed in chunks to save memory."""
         size = max(1, CHUNK_PIXELS // (images.shape[2] * images.shape[3]))
         parts = []
         for start in range(0, len(images), size):

@@ -28,8 +28,9 @@ from ppocr_ext.messages import INSTALL_ONNX, INSTALL_PADDLE
 if TYPE_CHECKING:
     import numpy as np
 
-OPSET = 17  # the converter's own default is 9
-# `optimize_tool`: by default it installs packages with pip
+# The first version with LayerNormalization. With the converter's default, 9, a LayerNorm becomes about ten operators.
+OPSET = 17
+# Without `optimize_tool=None` the converter installs packages with pip.
 _CODE = (
     "import sys, paddle2onnx\n"
     "paddle2onnx.export(*sys.argv[1:4], opset_version=int(sys.argv[4]), optimize_tool=None)"
@@ -40,17 +41,17 @@ _NO_IMPORT = ("ImportError: ", "ModuleNotFoundError: ")  # the last line of a tr
 
 
 def convert_graph(folder: Path) -> None:
-    """Write ``inference.onnx`` from the other two files of a graph; the caller compares what it computes.
+    """Write ``inference.onnx`` from the other two files of a graph. The caller must compare its outputs.
 
-    The converter runs in a process of its own: it ends its process (SIGABRT) if it cannot convert a layer, such as
-    adaptive pooling of images of any width, and it changes variables of the process.
+    The converter runs in a process of its own, since it changes variables of its process, and ends it (SIGABRT) if it
+    cannot convert a layer, such as adaptive pooling of images of any width.
 
     Args:
         folder: has ``inference.json`` and ``inference.pdiparams``.
 
     Raises:
         MissingPackageError: the converter cannot be imported.
-        ModelError: it cannot convert a layer, or memory or disk is full; the message has the reason that it printed.
+        ModelError: it cannot convert a layer, or memory or disk is full. The message has the reason that it printed.
     """
     with tempfile.TemporaryDirectory(dir=folder, prefix=".part-") as temporary:
         part = Path(temporary).resolve() / ONNX
@@ -63,7 +64,7 @@ def convert_graph(folder: Path) -> None:
             text=True,
             errors="replace",
             check=False,
-            cwd=temporary,  # `-c` imports from the current folder first
+            cwd=temporary,  # an empty folder, since `python -c` imports from the current folder first
             start_new_session=True,  # Ctrl-C ends this process, which ends the converter
         )
         if process.returncode != 0 or not part.is_file():
@@ -89,7 +90,7 @@ def _failure(code: int, printed: str) -> PPOCRExtError:
 
 
 def write_onnx(folder: Path, metadata: Mapping[str, str]) -> None:
-    """Write ``inference.onnx`` from the graph in ``folder``; the caller compares what it computes.
+    """Write ``inference.onnx`` from the graph in ``folder``. The caller must compare its outputs.
 
     Args:
         folder: has ``inference.json`` and ``inference.pdiparams``.
@@ -142,12 +143,12 @@ class Format:
 
     Attributes:
         files: a description of each file, by its name.
-        packages: write the form and compare it with the network, besides Paddle.
+        packages: the packages, besides Paddle, that write the form and compare it with the network.
         library: the package that runs it.
-        install: the command that installs all of these.
-        write: writes the files into a folder that has Paddle's graph, and stores the given texts in them by key; None
-            if the form is that graph.
-        openers: the ways to open the files, by name; each is compared with the network, and the first reads images.
+        install: the command that installs the packages and the library.
+        write: writes the files into a folder that has Paddle's graph, and stores the given texts in them by key. It is
+            None if the form is that graph.
+        openers: the ways to open the files, by name. An export compares each with the network; the first reads images.
     """
 
     files: Mapping[str, str]
@@ -171,7 +172,8 @@ class Format:
             )
 
 
-# by the name in `export --format` and `predict --engine`; the first one that is installed reads an exported folder
+# The keys are the names in `export --format` and `predict --engine`. By default, `predict` reads an exported folder in
+# the first form whose library is installed.
 FORMATS = {
     "onnx": Format(
         files={ONNX: "graph, weights and dictionary, for ONNX Runtime"},
@@ -192,7 +194,7 @@ FORMATS = {
         },
     ),
 }
-# the files of all forms, as they are listed and checked
+# The files of all forms, in the order in which they are listed and checked.
 MODEL_FILES = tuple(file for form in reversed(FORMATS.values()) for file in form.files)
 
 
@@ -202,13 +204,13 @@ class ExportedEngine:
     Compare the digests of the files first: Paddle may not notice that the file of weights is truncated.
 
     Args:
-        name: the name of its form in :data:`FORMATS`.
+        name: the name of the form in :data:`FORMATS`.
         place: the folder with its files, or the only file.
         way: one of the form's ``openers``; None: the first one.
         threads: the number of threads of the computation; None: the library's default.
 
     Attributes:
-        metadata: texts in the file by key, such as its dictionary.
+        metadata: texts in the file by key, such as the dictionary.
 
     Raises:
         MissingPackageError: the library is not installed, or Paddle is older than 3.0.

@@ -1,4 +1,4 @@
-"""Write a network as a graph for one request: from images and NRTR's targets to all outputs."""
+"""Write a network as a graph for one request, which maps images and NRTR's targets to the outputs."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def without_features(outputs: Any) -> Any:
 
 
 def target_position(network: nn.Layer, request: HeadRequest) -> int | None:
-    """Return the position of NRTR's target in the labels of a batch; None if the request reads no labels.
+    """Return the position of NRTR's target in the labels of a batch, or None if the request reads no labels.
 
     Raises:
         ModelError: the request cannot be compiled, or the network is not a :class:`BaseModel` with a head of ours.
@@ -121,7 +121,7 @@ def write_graph(
     Args:
         copied: made by :func:`inference_copy`.
         request: the outputs of the graph; a tensor that the network returns twice is one output.
-        image_shape: the shape of the images; a width of None stands for all widths.
+        image_shape: the shape of the images. A width of None stands for all widths.
         folder: an existing folder.
         position: see :func:`target_position`.
 
@@ -160,7 +160,7 @@ class Reader(NamedTuple):
 def write_reader(
     network: nn.Layer, folder: Path, image_shape: tuple[int, int, int], width: int | None = None
 ) -> Reader:
-    """Write the graph of a recogniser: from images [B, 3, H, W] to probabilities of CTC [B, T, C].
+    """Write the graph of a recogniser, which maps images [B, 3, H, W] to probabilities of CTC [B, T, C].
 
     The softmax is applied once, features are pooled as in evaluation, and branches that only guide the training are
     removed. The recogniser itself does not change.
@@ -181,7 +181,7 @@ def write_reader(
     for each in (usual, 2 * usual) if width is None else (width,):
         classes = _check_output(reader, (1, channels, height, each), usual)
     write_graph(reader, EVAL, (channels, height, width), folder)
-    # counted in the file, since a network may have layers that only the training uses
+    # Counted in the file, since a network may have layers that only the training uses.
     weights = paddle.jit.load(str(folder / STEM)).state_dict().values()
     return Reader(classes, sum(int(np.prod(weight.shape)) for weight in weights))
 

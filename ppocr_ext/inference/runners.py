@@ -18,14 +18,14 @@ from ppocr_ext.config.global_keys import AUTO, BFLOAT16, FLOAT32, NETWORK, ONNXR
 from ppocr_ext.errors import MissingPackageError, ModelError
 from ppocr_ext.messages import INSTALL_ONNX, INSTALL_PADDLE, error_text
 
-if TYPE_CHECKING:  # commands read the names of the forms before they need arrays
+if TYPE_CHECKING:  # commands that only need names start without NumPy
     import numpy as np
 
 T = TypeVar("T")
-STEM = "inference"  # of the files of a graph
+STEM = "inference"  # name of a graph's files, as PaddleOCR and PaddleX expect it
 GRAPH = f"{STEM}.json"
 WEIGHTS = f"{STEM}.pdiparams"
-ONNX = f"{STEM}.onnx"  # for all engines except Paddle
+ONNX = f"{STEM}.onnx"  # read by all engines except Paddle
 INSTALL = {ONNXRUNTIME: INSTALL_ONNX, OPENVINO: "pip install 'ppocr-ext[openvino]'"}
 _SHOWN = 3  # printed lines that a message shows
 
@@ -38,7 +38,7 @@ class Runner:
         shapes: the shapes of the inputs by name. A size that is not fixed is None. The shape is empty for ids, or if
             the library does not know it.
         outputs: the number of axes of each output; None if the library does not know it.
-        run: maps the inputs by name to the outputs, in their order.
+        run: maps the inputs by name to the outputs, in the order of ``outputs``.
         metadata: texts in the file by key, such as its dictionary.
     """
 
@@ -77,7 +77,7 @@ def require_engine(engine: str) -> None:
 
 
 def engine_of(asked: str) -> str:
-    """Return the engine; for ``"auto"``, OpenVINO if its packages are installed, else Paddle."""
+    """Return the engine. ``"auto"`` means OpenVINO if its packages are installed, and Paddle otherwise."""
     if asked != AUTO:
         return asked
     return PADDLE if missing_packages_of(OPENVINO) else OPENVINO
@@ -109,8 +109,8 @@ def open_runner(engine: str, folder: Path, *, threads: int, dtype: str = FLOAT32
         Exception: an exception of any class, if the library cannot open the file.
     """
     if engine == PADDLE:
-        # the longest label of a batch is part of the shapes, so there are many; keeping them costs memory, and no shape
-        # is used often enough to save time
+        # The shapes include the longest label of a batch, so there are many. What oneDNN keeps for each costs memory,
+        # and no shape comes often enough to save time.
         return open_paddle([folder / GRAPH, folder / WEIGHTS], threads=threads, dtype=dtype, kept_shapes=1)
     if engine == OPENVINO:
         return open_openvino([folder / ONNX], threads=threads, dtype=dtype)
@@ -156,13 +156,13 @@ def open_paddle(
         config.enable_mkldnn()
         if kept_shapes is not None:
             config.set_mkldnn_cache_capacity(kept_shapes)
-    if dtype == BFLOAT16:  # Paddle prints a line
+    if dtype == BFLOAT16:  # captured, since Paddle prints a line here
         captured(config.enable_mkldnn_bfloat16, "Paddle computes no bfloat16", "not_compiled")
     if threads is not None:
         config.set_cpu_math_library_num_threads(threads)
     predictor = inference.create_predictor(config)
     names = predictor.get_output_names()
-    lock = threading.Lock()  # a predictor keeps its tensors
+    lock = threading.Lock()  # a predictor has one set of input and output tensors for all threads
 
     def run(inputs: dict[str, np.ndarray]) -> Sequence[np.ndarray]:
         with lock:
@@ -229,19 +229,20 @@ def open_openvino(files: Sequence[Path], *, threads: int, dtype: str = FLOAT32) 
     options = {
         "PERFORMANCE_HINT": "LATENCY",  # one batch at a time, by all threads
         "INFERENCE_NUM_THREADS": threads,
-        # needed for float32 too: on a processor with bfloat16, OpenVINO would choose that
+        # Set for float32 too, since OpenVINO would choose bfloat16 on a processor that has it.
         "INFERENCE_PRECISION_HINT": "bf16" if dtype == BFLOAT16 else "f32",
-        # otherwise all processes of one thread are bound to the first core
+        # With pinning, all processes that have one thread would be bound to the first core.
         "ENABLE_CPU_PINNING": False,
     }
     compiled = _openvino_core().compile_model(str(files[0]), "CPU", options)
     request = compiled.create_infer_request()
-    lock = threading.Lock()  # a request keeps its tensors
+    lock = threading.Lock()  # a request has one set of input and output tensors for all threads
 
     def run(inputs: dict[str, np.ndarray]) -> Sequence[np.ndarray]:
         with lock:
             outputs = request.infer(inputs)
-            return [outputs[output].copy() for output in compiled.outputs]  # the next batch takes its memory
+            # Copied, since the next batch is written into the same memory.
+            return [outputs[output].copy() for output in compiled.outputs]
 
     return Runner({each.get_any_name(): () for each in compiled.inputs}, [None] * len(compiled.outputs), run)
 
@@ -291,7 +292,7 @@ class NetworkEngine:
     def probabilities(self, images: np.ndarray) -> np.ndarray:
         """See :class:`Engine`."""
         output = self._output(images)
-        # (features, probabilities) with `return_feats`
+        # With `return_feats` the head returns (features, probabilities).
         output = output[-1] if isinstance(output, list | tuple) else output
         return output.astype("float32").numpy()
 
@@ -300,7 +301,8 @@ class NetworkEngine:
 
         with self._lock, paddle.no_grad():
             output = self._network(paddle.to_tensor(images))
-        return output["head_out"] if isinstance(output, dict) else output  # a dict with `return_all_feats`
+        # With `return_all_feats` it is a dict.
+        return output["head_out"] if isinstance(output, dict) else output
 
 
 class NrtrEngine(NetworkEngine):
@@ -330,7 +332,7 @@ class NrtrEngine(NetworkEngine):
 
 
 def captured(call: Callable[[], T], failure: str, code: str) -> T:
-    """Return the result of ``call``, which runs C++ code of Paddle; show what it prints only if it fails.
+    """Return the result of ``call``, which runs C++ code of Paddle. What it prints is shown only if it fails.
 
     Args:
         call: takes no arguments.
@@ -356,7 +358,7 @@ def captured(call: Callable[[], T], failure: str, code: str) -> T:
 
 @contextmanager
 def _printing_to(file: IO[bytes]) -> Iterator[None]:
-    """Inside this context, redirect the descriptors 1 and 2 to ``file``; C++ code does not use Python's streams."""
+    """Inside this context, redirect the descriptors 1 and 2 to ``file``, which C++ code uses, not Python's streams."""
     _flush()
     kept = {number: os.dup(number) for number in (1, 2)}
     try:

@@ -23,7 +23,8 @@ from typing import BinaryIO
 from ppocr_ext.errors import DataError
 from ppocr_ext.limits import open_descriptor
 
-# Names of temporary files: `atomic_writer` uses the number of its process, checkpoints eight characters of `tempfile`.
+# Names of temporary files: `atomic_writer` uses the number of its process, checkpoints and folders eight hexadecimal
+# digits. Earlier versions used the names of the module `tempfile`.
 _TEMPORARY = re.compile(r"\..+\.(?P<process>\d+|[a-z0-9_]{8})\.tmp")
 _NO_FILE = (errno.ELOOP, errno.EINVAL, errno.ENXIO)  # a link; a device or a socket; a pipe that nobody reads
 
@@ -88,7 +89,7 @@ def atomic_writer(path: Path, *, sync: bool = True) -> Iterator[BinaryIO]:
 
     Args:
         path: the file to write or replace.
-        sync: wait until the content is on the disk before renaming. False is for many files that are easy to write
+        sync: wait until the content is on the disk before renaming. Pass False for many files that are easy to write
             again.
 
     Raises:

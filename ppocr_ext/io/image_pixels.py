@@ -1,6 +1,6 @@
 """Read the size of an image before decoding it, and decode only images within a limit of pixels; no Paddle.
 
-A PNG of half a megabyte may claim 32,000 × 32,000 pixels: three gigabytes.
+A PNG of half a megabyte may claim 32,000 × 32,000 pixels, which take three gigabytes.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ PNG = b"\x89PNG\r\n\x1a\n"
 JPEG = b"\xff\xd8\xff"
 _SEGMENTS = 10_000  # limit of the segments of a JPEG before its pixels
 _BLOCK = 1024  # bytes that are read at a time
-_NO_LENGTH = {0x01, *range(0xD0, 0xD9)}  # JPEG markers that stand alone
+_NO_LENGTH = {0x01, *range(0xD0, 0xD9)}  # JPEG markers without a length and content
 _SIZES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # JPEG markers that start a frame, with its size
-_SEQUENTIAL = {0xC0, 0xC1, 0xC9}  # those of frames with one scan if the scan has all components
+_SEQUENTIAL = {0xC0, 0xC1, 0xC9}  # markers of frames that have only one scan if it has all components
 _ENDS = {0xD9, 0xDA}  # end of the image, and start of its pixels
 _SCAN = 0xDA
 _SCAN_START = b"\xff\xda"  # compressed pixels never have these two bytes
@@ -110,10 +110,10 @@ def _webp_size(head: bytes) -> tuple[int, int] | None:
 
 
 def _jpeg_size(read: Read, length: int, block: bytes) -> tuple[int, int] | None:
-    """Return the size in the first frame of a JPEG that starts with ``block``; decoders use this size too.
+    """Return the size in the first frame of a JPEG, which decoders use too; ``block`` is the first bytes of the image.
 
     Raises:
-        ValueError: it has more scans than the limit; decoding takes time for all pixels in each scan.
+        ValueError: it has more scans than the limit. Each scan takes decoders time for all pixels.
     """
     frame = None
     components = 0  # number of components, if one scan may have all of them
@@ -136,7 +136,12 @@ def _jpeg_size(read: Read, length: int, block: bytes) -> tuple[int, int] | None:
 
 
 def _jpeg_segments(read: Read, block: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield marker and first bytes of the frames, pixels and end of a JPEG that starts with ``block``."""
+    """Yield (marker, first bytes) of each segment of a JPEG that starts a frame, starts its pixels or ends the image.
+
+    Args:
+        read: returns a part of the image's content.
+        block: the first bytes of the image.
+    """
     at = 2
     start = 0
     last = len(block) - 10

@@ -70,7 +70,7 @@ class HostLoop:
         self._evaluations = Evaluations(run, self.hooks)
         self._stop: StopRun | None = None
         self._saved_early = False
-        self._last_save = time.monotonic()  # of `latest`, or the start
+        self._last_save = time.monotonic()  # time of the last save of `latest`, or of the start
         self._folder = run.folder.stat() if run.folder.exists() else None
         self._step = OptimizerStep(run, self._step_seed)
         self._values: dict[str, float] = {}  # measured by hooks in this step
@@ -80,7 +80,7 @@ class HostLoop:
     ) -> None:
         """Leave the loop at the next step boundary; see :meth:`ppocr_ext.loop.events.LoopControl.request_stop`."""
         stop = StopRun(reason, signal, status, save_latest)
-        if self._stop is None or stop.rank > self._stop.rank:
+        if self._stop is None or stop.seriousness > self._stop.seriousness:
             self._stop = stop
 
     def train(self) -> Outcome:
@@ -99,12 +99,13 @@ class HostLoop:
                 stop = self._run_host()
                 if stop is not None and stop.save_latest:
                     self.save("latest")
-                    if self._stop is not None and not self._stop.save_latest:  # the save has failed
+                    # The save found weights that are not finite.
+                    if self._stop is not None and not self._stop.save_latest:
                         stop = self._stop
             except BaseException as fault:
                 try:
                     self._tell_end("failed", end_text(fault))
-                except Exception as second:  # of a hook; the first error is the reason
+                except Exception as second:  # a hook failed too; the first error stays the reason
                     LOG.warning("at the end of the run: %s", error_text(second))
                 raise
             # The caller must know of a signal in the last step or save, so that it begins no other run.
@@ -142,12 +143,12 @@ class HostLoop:
         A signal that comes while this waits counts at the next step boundary, unless the processes stop anyway.
         """
         own = self._stop
-        rank = team().highest(0 if own is None else own.rank)
-        if rank == 0:
+        worst = team().highest(0 if own is None else own.seriousness)
+        if worst == 0:
             return None
         late = self._stop
-        theirs = StopRun.of_rank(rank, None if late is None else late.signal)
-        return next((stop for stop in (own, late) if stop is not None and stop.rank == rank), theirs)
+        theirs = StopRun.of_seriousness(worst, None if late is None else late.signal)
+        return next((stop for stop in (own, late) if stop is not None and stop.seriousness == worst), theirs)
 
     def _call_host(self) -> None:
         run = self.run
@@ -220,7 +221,7 @@ class HostLoop:
         return (self.run.seed + dist.get_rank()) * 1_000_003 + steps_done
 
     def _boundary(self) -> None:
-        """Begin a step, or stop in all processes at the same step: a process that continued would wait for ever.
+        """Begin a step, or stop in all processes at the same step, since a process that continued would wait for ever.
 
         The other processes wait here while process 0 evaluates or saves.
         """
@@ -279,8 +280,8 @@ class HostLoop:
     def save(self, name: str) -> None:
         """Write the checkpoint ``name`` into the run folder (process 0 only), and remove what is not to be kept.
 
-        Inside a group (``Global.accumulate``) its position is that of the group's start: gradients are not stored.
-        Weights that are not finite are not written, and stop the run; an earlier checkpoint of this name stays.
+        Inside a group (``Global.accumulate``) its position is that of the group's start, since gradients are not
+        stored. Weights that are not finite are not written, and stop the run. An earlier checkpoint of this name stays.
 
         Raises:
             DataError: see :meth:`_require_folder`.
@@ -371,7 +372,7 @@ class Evaluations:
 
     Attributes:
         best: the metrics of the best one, and its ``best_epoch`` (0 for the start weights).
-        last: the metrics of the last one, and its ``step``; of a checkpoint without them the step only.
+        last: the metrics of the last one, and its ``step``. From a checkpoint without metrics, it has only the step.
         indicator: name of the metric that decides which is the best.
         due_at_start: True if this process must evaluate the start weights.
     """
@@ -408,7 +409,7 @@ class Evaluations:
         return {EVALUATED: self.last} if self.indicator in self.last else {}
 
     def due_at_end(self, position: Position) -> bool:
-        """Return True if this process must evaluate at the end of an epoch: of the last, if the host has not."""
+        """Return True if this process must evaluate now: after the last epoch, if the host has not evaluated there."""
         is_last = position.completed().epoch >= position.epochs
         return is_last and self._evaluates and self.last["step"] != position.global_step
 

@@ -13,17 +13,17 @@ from ppocr_ext.run.run import Run
 
 @dataclass(frozen=True)
 class StepDone:
-    """One step, which is one batch; with ``Global.accumulate`` the optimizer steps after a group of batches.
+    """One step, which is one batch. With ``Global.accumulate`` the optimizer steps after a group of batches.
 
     Attributes:
-        losses: the losses of this process's batch, detached: scalar tensors by name, ``loss`` their sum.
+        losses: the losses of this process's batch, as detached scalar tensors by name; ``loss`` is their sum.
         lr: learning rate of this step.
         images: number of images in the batches of all processes.
         values: numbers by name: ``grad_norm``, ``blank_share`` (share of the frames in which the blank is the most
             probable class), and measurements of hooks.
-        applied: False if this batch, or an earlier one of its group, had a bad value: the step changed no weights, and
-            `losses` and `values` may be NaN.
-        is_whole: False inside a group, before the optimizer steps; `values` has no ``grad_norm`` then.
+        applied: False if this batch, or an earlier one of its group, had a bad value. Then the step changed no weights,
+            and `losses` and `values` may be NaN.
+        is_whole: False inside a group, before the optimizer steps. Then `values` has no ``grad_norm``.
     """
 
     position: Position
@@ -40,7 +40,7 @@ class EvalDone:
     """One evaluation of a run: values of the metric and measurements of hooks, and whether it is the best.
 
     Attributes:
-        is_start: True for the start weights, before the first step: not a result of the training.
+        is_start: True for the start weights, before the first step, whose metrics are no result of the training.
     """
 
     position: Position
@@ -83,14 +83,14 @@ class StopRun(Exception):  # noqa: N818 - not an error: it carries a decision th
     save_latest: bool = True
 
     @property
-    def rank(self) -> int:
-        """How serious the stop is, from 1; all processes take the highest."""
+    def seriousness(self) -> int:
+        """How serious the stop is, from 1. All processes stop with the highest value of any process."""
         return 1 + 2 * _STOPS.index(self.status) + (not self.save_latest)
 
     @classmethod
-    def of_rank(cls, rank: int, signal: int | None = None) -> StopRun:
-        """Return the stop for a ``rank`` that another process has."""
-        status, unsaved = divmod(rank - 1, 2)
+    def of_seriousness(cls, seriousness: int, signal: int | None = None) -> StopRun:
+        """Return the stop for the ``seriousness`` of another process's stop."""
+        status, unsaved = divmod(seriousness - 1, 2)
         return cls("another process was asked to stop", signal, _STOPS[status], not unsaved)
 
 
@@ -117,7 +117,7 @@ class Hook:
     loop: LoopControl
 
     def state(self) -> Mapping[str, Any]:
-        """Return the state for a resumed run, in plain containers and arrays; the run has it in ``run.hook_states``."""
+        """Return the state for a resumed run, which has it in ``run.hook_states``: plain containers and arrays."""
         return {}
 
     def saved_weights(self, name: str) -> Mapping[str, Any]:

@@ -48,7 +48,7 @@ def locked_folder(
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / LOCK_FILE
     handle = _lock(file, option, warning_level)
-    if handle is None:  # another training may be saving there
+    if handle is None:  # without a lock, another training may be saving there
         yield
         return
     held = [handle]
@@ -69,7 +69,7 @@ def locked_folder(
 
 
 def _lock(file: Path, option: str, level: int) -> int | None:
-    """Return the handle that has the lock; None if the system has no locks."""
+    """Return the handle of the locked file; None if the system has no locks."""
     while fcntl is not None:
         handle = own_file(file, os.O_RDWR | os.O_CREAT)
         try:
@@ -105,7 +105,7 @@ def _is_at(file: Path, handle: int) -> bool:
 
 
 def _holder(text: bytes) -> str:
-    """Return a note about the process that has the lock; empty if it has not written itself into the file yet."""
+    """Return a note about the process that has the lock; empty if it has not written its number into the file yet."""
     try:
         holder = json.loads(text)
         return f" (process {int(holder['pid'])} on {holder['host']!s:.60}, since {holder['since']!s:.30})"
@@ -121,9 +121,9 @@ def check_folder(
     Args:
         folder: the folder of the new run.
         config: the config of the new run.
-        host_path: as given, for a command in the message.
-        overwrite: the user allows it.
-        processes: as given, for the same command.
+        host_path: the given path of the host, for a command in the message.
+        overwrite: whether the user allows to replace them.
+        processes: the given number of processes, for the same command.
 
     Raises:
         ConfigError: the folder holds a run that the new one does not resume, and ``overwrite`` is False or the new run

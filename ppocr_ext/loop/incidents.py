@@ -41,13 +41,13 @@ from ppocr_ext.run.model_wrappers import full_precision
 from ppocr_ext.run.run import Run, build_network
 from ppocr_ext.run.train_setup import loss_context, loss_state
 
-INCIDENTS = "incidents"  # in the run folder
+INCIDENTS = "incidents"  # name of the folder in the run folder
 RECORD = "incident.json"
 BATCH = "batch.npz"
 WEIGHTS = "weights.pdparams"
 LOSS = "loss.pdparams"
 CONFIG = "config.yml"
-VARIANCES = "running_variances"  # in BATCH
+VARIANCES = "running_variances"  # key in the file BATCH
 _MOST_KEPT = 5  # each holds all weights
 _SHOWN = 5  # samples and names in the log
 
@@ -57,7 +57,7 @@ class SampleFacts:
     """One sample of the batch.
 
     Attributes:
-        row: in the batch.
+        row: its place in the batch.
         image: the greatest absolute value of its image.
         label: its text; None if the batch has no CTC label.
         frames: T of the CTC output.
@@ -153,7 +153,7 @@ def find_incident(
         layout: the layout of the batch.
         charset: the dictionary.
     """
-    # if "max" is bad, "min" says nothing new
+    # If "max" is bad, "min" says nothing new.
     names = [
         name for name in reading.bad if not name.endswith(" min") or f"{name[:-3]}max" not in reading.bad
     ]
@@ -165,7 +165,7 @@ def find_incident(
         for name, p in meter.network.named_parameters()
         if not name.endswith(STATISTICS) and not _is_finite(p)
     ]
-    # after a bad forward pass all gradients are NaN, since the loss was multiplied by NaN
+    # After a bad forward pass all gradients are NaN, since the loss was multiplied by NaN.
     trained = () if reading.bad else meter.trained
     gradients = [name for name, p in trained if p.grad is not None and not _is_finite(p.grad)]
     samples = _samples(meter, predictions, batch, layout, charset)
@@ -260,7 +260,7 @@ class Incidents:
             last_good: the last step whose gradient was applied.
             predictions: the predictions of the network.
             batch: the batch of the step.
-            elsewhere: True if the forward pass of another process is bad, but not that of this one.
+            elsewhere: True if the forward pass is bad in another process, but not in this one.
         """
         run = self._run
         layout = layout_of(run.config)

@@ -32,7 +32,7 @@ from ppocr_ext.run.host_config import folder_of
 from ppocr_ext.run.logs import set_up_console
 from ppocr_ext.run.machine import starter_environment
 
-if TYPE_CHECKING:  # it imports Paddle
+if TYPE_CHECKING:  # it imports Paddle, which this process does not need
     from ppocr_ext.run.run import Run
 
 MESSAGES = "processes"  # in the run folder; the output of process N is in workerlog.N there
@@ -61,7 +61,7 @@ def is_started(processes: int) -> bool:
             f"--processes: found {processes}, expected 1 or more. Fix: give the cores or GPUs to use.",
             code="bad_value",
         )
-    if "PADDLE_LOCAL_RANK" not in os.environ:  # the launcher sets it
+    if "PADDLE_LOCAL_RANK" not in os.environ:  # only the launcher sets it
         return processes == 1
     started = os.environ.get("PADDLE_TRAINERS_NUM", "1")
     if started != str(processes):
@@ -103,7 +103,7 @@ def start_processes(config: Config, processes: int, words: Sequence[str]) -> int
     try:
         with locked_folder(messages, warning_level=logging.DEBUG):
             with locked_folder(folder, warning_level=logging.DEBUG):
-                # files of the run before it was resumed; train.log has its lines too
+                # Remove the output of the run before it was resumed; train.log has its lines too.
                 _remove(messages, "workerlog.*", *_ENVIRONMENT_FILES)
             code, stopped_by = _launch(processes, words, messages, environment, on_cpu)
             output = _text(messages / _FIRST_LOG)
@@ -116,7 +116,7 @@ def start_processes(config: Config, processes: int, words: Sequence[str]) -> int
             if is_new and [file.name for file in folder.iterdir()] == [MESSAGES]:
                 shutil.rmtree(folder)  # a start that failed leaves no folder, as with one process
     finally:
-        with suppress(OSError):  # it is empty only if another training uses the run folder
+        with suppress(OSError):  # the folder is empty only if another training uses the run folder
             messages.rmdir()
     return PPOCRExtError.exit_code
 
@@ -130,14 +130,14 @@ def _launch(
     options = ["--nproc_per_node", str(processes), "--host", "127.0.0.1", "--log_dir", str(messages)]
     options += ["--log_level", "ERROR"]
     if on_cpu:
-        options += ["--devices", ",".join(["0"] * processes)]  # see _environment
+        options += ["--devices", ",".join(["0"] * processes)]  # _environment says why
     with open(messages / _LAUNCHER_LOG, "wb", opener=own_file) as output:
         launcher = subprocess.Popen(
             [sys.executable, "-m", "paddle.distributed.launch", *options, _OWN_SCRIPT, *words],
             env=environment,
-            stdout=subprocess.DEVNULL,  # the lines of process 0, up to two seconds late
+            stdout=subprocess.DEVNULL,  # the lines of process 0, which _follow shows sooner
             stderr=output,
-            start_new_session=True,  # else Ctrl-C would reach it twice
+            start_new_session=True,  # else it would get Ctrl-C from the terminal and from us
         )
         try:
             stopped_by = _follow(launcher, log)
@@ -176,12 +176,13 @@ def _runs_on_cpu(config: Config, processes: int) -> bool:
 
 def _environment(processes: int, on_cpu: bool) -> dict[str, str]:
     """Return the environment variables of the launcher and the processes."""
-    # the launcher prefers PADDLE_… and POD_IP to its options
+    # PADDLE_… and POD_IP are left out, since the launcher prefers them to its options.
     environment = {
         key: value for key, value in os.environ.items() if not key.startswith("PADDLE_") and key != "POD_IP"
     }
     environment |= starter_environment()
-    environment.setdefault("GLOG_minloglevel", "1")  # else Paddle logs each connection
+    # Errors only, since Paddle logs each connection otherwise.
+    environment.setdefault("GLOG_minloglevel", "1")
     if not on_cpu:
         return environment
     cores = usable_cores()
@@ -245,14 +246,15 @@ def _follow(launcher: subprocess.Popen[bytes], log: Path) -> int | None:
 
     def pass_on(number: int) -> None:
         signals.append(number)
-        # after a SIGHUP the launcher would end without its processes
+        # Not SIGHUP, after which the launcher would end without its processes.
         launcher.send_signal(signal.SIGINT if number == signal.SIGINT else signal.SIGTERM)
 
     with log.open(encoding="utf-8", errors="replace", newline="") as stream, deferred_signals(pass_on):
         try:
             has_ended = False
             while not has_ended:
-                has_ended = launcher.poll() is not None  # before the last read of the log
+                # Asked before the read, so that the last read gets all lines.
+                has_ended = launcher.poll() is not None
                 print(stream.read(), end="", flush=True)
                 time.sleep(0 if has_ended else _PAUSE)
         except BaseException:  # a second signal, or the reader of our output has ended
@@ -273,7 +275,7 @@ def _text(log: Path) -> str:
 
 
 def _failure(exit_code: int, messages: Path) -> str:
-    """Return the error message if process 0 has none: with the last lines of the process that failed."""
+    """Return the error message, with the last lines of the process that failed, if process 0 printed none."""
     launcher_log = messages / _LAUNCHER_LOG
     workers = sorted(messages.glob("workerlog.*"))
     log = next((each for each in workers if _ERROR.search(_text(each))), launcher_log)

@@ -54,7 +54,7 @@ def default_hooks(run: Run) -> list[Hook]:
     early_stop = run.config.settings.early_stop
     record = RunRecord()
     hooks: list[Hook] = [
-        # first those that may refuse to start
+        # Hooks that may refuse to start come first, before others write files.
         *([] if early_stop is None else [EarlyStop(**early_stop)]),
         MetricsLog(every, writers_for(run.config)),
         record,
@@ -111,11 +111,12 @@ def train(
             replaced = check_folder(folder, config, host_path, overwrite, processes)
             stack.enter_context(log_file(folder / "train.log", *loggers))
             LOG.info("host: %s", host)
-        stack.enter_context(ending_with_launcher())  # after the log is open, which must get its message
+        stack.enter_context(ending_with_launcher())  # after the log is open, so that its message is logged
         try:
             run = Run.build(config, "train", host_path=host_path, old_dictionary=old_dictionary)
         except BaseException as fault:
-            if getattr(fault, "record", None) is None:  # else the message names a file in the folder
+            # Otherwise the message names a file in this folder, which stays.
+            if getattr(fault, "record", None) is None:
                 _remove_new(new)
             raise
         if dist.get_world_size() == 1:
@@ -140,7 +141,7 @@ def _remove_new(folders: Sequence[Path]) -> None:
     folder = folders[0]
     for name in ("usable_train", "usable_eval"):
         shutil.rmtree(folder / name, ignore_errors=True)
-    # whatever fails here, the error of the start matters more
+    # Errors are ignored here, since the error of the start matters more.
     for name in ("train.log", "preflight.json", LOCK_FILE):
         with suppress(OSError):
             (folder / name).unlink(missing_ok=True)

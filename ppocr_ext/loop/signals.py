@@ -29,7 +29,7 @@ def termination_signals() -> list[signal.Signals]:
 
 @contextmanager
 def deferred_signals(on_signal: Callable[[int], None]) -> Iterator[None]:
-    """Call ``on_signal`` at the first SIGINT, SIGTERM or SIGHUP inside this context; a second one acts at once.
+    """Inside this context, call ``on_signal`` at the first SIGINT, SIGTERM or SIGHUP. A second one acts at once.
 
     A SIGTERM or SIGHUP within two seconds after another one counts as the same. A SIGHUP that is ignored (``nohup``)
     stays ignored. Only the main thread can receive signals; in other threads this does nothing.
@@ -56,7 +56,7 @@ def deferred_signals(on_signal: Callable[[int], None]) -> Iterator[None]:
                 if hasattr(signal, "siginterrupt"):  # not on Windows
                     signal.siginterrupt(number, False)
         yield
-        # the same signal, sent again, must not end what follows
+        # The same signal, sent again, must not end what follows.
         if first is not None and first[0] != signal.SIGINT:
             time.sleep(max(0.0, first[1] + _LAST_REPEATED - time.monotonic()))
 
@@ -68,7 +68,7 @@ _PLACE = str(Path(__file__).resolve().parents[2])
 
 
 def start_child(words: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
-    """Start ``ppocr-ext WORDS`` with its output in ``log``. Ctrl-C does not reach it: use :func:`stop_child`.
+    """Start ``ppocr-ext WORDS`` with its output in ``log``. Ctrl-C does not reach it, so use :func:`stop_child`.
 
     If this process is killed, the child stops as after SIGTERM, because its standard input ends.
     """

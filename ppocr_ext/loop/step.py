@@ -96,7 +96,7 @@ class MetricProxy(Proxy):
 
 
 class EvalListener:
-    """The host's log writer: it reports evaluations only.
+    """The host's log writer, which reports only evaluations.
 
     The host also gives it medians of the training losses, but hooks read the losses themselves.
     """
@@ -154,17 +154,17 @@ class OptimizerProxy(Proxy):
 
 
 class ScalerProxy(Proxy):
-    """The AMP scaler as the host calls it: it passes the real optimizer to Paddle's, and counts overflows.
+    """The AMP scaler as the host calls it. It passes the real optimizer to Paddle's scaler, and counts overflows.
 
     Attributes:
         skipped: steps that changed no weights, because their gradients overflowed.
-        skipped_in_a_row: the last of them, without a step in between that changed the weights.
+        skipped_in_a_row: number of the last steps in a row that changed no weights.
     """
 
     skipped = skipped_in_a_row = 0
 
     def minimize(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-        """Call the real ``minimize`` with the real optimizer if that is allowed; count overflows and warn of them."""
+        """Call the real ``minimize`` with the real optimizer if that is allowed. Count overflows, and warn of them."""
         result = None
         if not isinstance(optimizer, OptimizerProxy) or optimizer.allows():
             result = self.real.minimize(getattr(optimizer, "real", optimizer), *args, **kwargs)
@@ -216,7 +216,7 @@ class BeforeForward:
 
 
 class OptimizerStep:
-    """Decide, when the host steps, whether the optimizer applies the gradient, and what to do after a bad value.
+    """Decide in each step whether the optimizer applies the gradient, and what to do after a bad value.
 
     Args:
         run: a training run.
@@ -243,7 +243,8 @@ class OptimizerStep:
         )
         self._steps_done = self._good_step = run.start.global_step
         self._skipped_in_a_row = 0
-        self._held: tuple[Any, ...] = ()  # outputs, batch and loss of the step, which the host has too
+        # Outputs, batch and loss of the step; the host keeps them too, see _let_go.
+        self._held: tuple[Any, ...] = ()
         self.reading = StepReading()
         self.losses: Mapping[str, Any] = {}
         self.images = 0
@@ -318,7 +319,7 @@ class OptimizerStep:
         return self.group.is_open and not self.group.is_bad
 
     def anomaly(self, error: BaseException) -> str | None:
-        """Switch ``Global.detect_anomaly`` off; return what it has found if it raised ``error``."""
+        """Switch ``Global.detect_anomaly`` off. If it raised ``error``, return what it has found."""
         self._watch.off()
         return self._watch.describe(error)
 
@@ -348,15 +349,15 @@ def _empty(outputs: Any) -> None:
 
 
 class Group:
-    """The batches whose gradients add up to one step of the optimizer; a group ends with its epoch.
+    """The batches whose gradients add up to one step of the optimizer. A group ends with its epoch.
 
     Each batch counts by its number of samples. So, with losses that are means over samples, the step equals that of the
     joined batch of all processes. Without accumulation (``size`` 1), loss and gradient are PaddleOCR's.
 
     Args:
-        size: batches of a group; the last one of an epoch may be shorter.
+        size: number of batches in a group; the last group of an epoch may be shorter.
         parameters: the trained parameters by name.
-        unreached: names of those without a gradient before a resume; None: of all.
+        unreached: names of the parameters without a gradient before a resume; None for all.
         usual: number of samples of a batch whose loss is not scaled, which keeps it in the range of mixed precision.
             The same in all processes, since their gradients are averaged after each batch.
 

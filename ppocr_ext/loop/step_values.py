@@ -58,7 +58,7 @@ class StepReading:
     """The values of one step, as plain numbers.
 
     Attributes:
-        values: by name: ``image max``, ``loss ctc``, ``output Student.ctc min``, ``batch variance``, …
+        values: the values by name: ``image max``, ``loss ctc``, ``output Student.ctc min``, ``batch variance``, …
         bad: names of the values of the forward pass that are not finite, or absurd.
         grad_norm: norm of the whole gradient, without the scale of mixed precision.
         blank_share: share of the frames in which the blank is the most probable class, by sub-model.
@@ -93,7 +93,7 @@ class StepMeter:
         batch_norms: paths and layers of the BatchNorms that are not frozen.
         ctc_models: the sub-models whose CTC output is trained, in the same order in every process; None stands for a
             model without sub-models.
-        variances: mean running variance of each BatchNorm before the step [L]; None: :meth:`begin` reads them.
+        variances: mean running variance of each BatchNorm before the step, [L]; None until :meth:`begin` reads them.
     """
 
     def __init__(self, network: nn.Layer, loss: Callable[..., Any], limits: Limits) -> None:
@@ -221,9 +221,10 @@ def trained_outputs(network: nn.Layer, loss: Callable[..., Any]) -> dict[str | N
 
 
 def head_outputs(predictions: Any, network: nn.Layer) -> Iterator[tuple[str, Any]]:
-    """Yield the floating-point outputs of the heads by name: ``ctc``, ``Student.gtc``, …; empty for a single output.
+    """Yield name and output of each head that returns floating-point numbers.
 
-    The output of ``(features, logits)`` is the logits.
+    A name is ``ctc``, ``Student.gtc``, …, or empty for a single output. Of ``(features, logits)`` the logits are
+    yielded.
     """
     if isinstance(network, DistillationModel) and isinstance(predictions, Mapping):
         for name, output in predictions.items():
@@ -249,7 +250,7 @@ def _named(output: Any, prefix: str, model: nn.Layer | None) -> Iterator[tuple[s
 
 
 def main_head(model: str | None, trained: Collection[str]) -> str:
-    """Return the name of the main output of a sub-model: ``ctc`` or ``NAME.ctc``; ``gtc`` if only that is trained."""
+    """Return the name of a sub-model's main output: ``ctc`` or ``NAME.ctc``, or ``gtc`` if only that is trained."""
     return ".".join(filter(None, (model, *[head for head in HEADS if head in trained][:1])))
 
 
@@ -281,7 +282,7 @@ class AnomalyWatch:
     Args:
         network: its layers are named by their paths.
         loss: its layers are named below ``loss``.
-        active: False: nothing is checked.
+        active: False to check nothing.
         compiled: True if the layers run in a compiled graph, where hooks are not called.
     """
 

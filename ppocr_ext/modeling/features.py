@@ -11,7 +11,8 @@ from paddle import nn
 from ppocr_ext.errors import ModelError
 
 _HEAD = "CTCHead"
-_CLASSIFIERS = ("fc2", "fc")  # with `mid_channels` the second of two layers, else the only layer
+# A head with `mid_channels` has two layers, of which the second makes the logits.
+_CLASSIFIERS = ("fc2", "fc")
 
 
 def ctc_head_of(network: nn.Layer) -> nn.Layer:

@@ -26,8 +26,8 @@ class HeadRequest:
         decode: NRTR decodes greedily and gets no target.
         as_dict: a MultiHead returns ``{"ctc", "ctc_neck", "gtc", "sar"}`` for the losses; otherwise it returns the bare
             output of its first branch in this order.
-        for_training: the backbone pools into frames as in training: into ``train_frames``, if it has that key.
-        features: CTC returns (features, logits); None: only if its option ``return_feats`` is true.
+        for_training: the backbone pools as in training, into ``train_frames`` frames if it has that key.
+        features: True if CTC returns (features, logits). With None, its option ``return_feats`` decides.
     """
 
     branches: frozenset[str]

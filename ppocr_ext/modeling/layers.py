@@ -84,7 +84,7 @@ def attend(
     if not eager_on_cpu() or paddle.is_grad_enabled():
         return _attend(query, key, value, mask, dropout, training)
     scores_per_line = query.shape[1] * query.shape[-1] * key.shape[-1]
-    lines = max(1, CPU_SCORES // max(1, scores_per_line))  # of the batch, at once
+    lines = max(1, CPU_SCORES // max(1, scores_per_line))  # lines of the batch that are computed at once
     if lines >= query.shape[0]:
         return _attend(query, key, value, mask, dropout, training)
     parts = [slice(i, i + lines) for i in range(0, query.shape[0], lines)]
@@ -105,7 +105,8 @@ def _attend(
 
 Size = tuple[int, int]
 Activation = Callable[[Tensor], Tensor]
-TRUNCATED_STD = 0.02  # of all linear layers and position embeddings, as in ViT
+# Standard deviation of the first weights of linear layers and position embeddings, as in ViT.
+TRUNCATED_STD = 0.02
 
 
 class Linear(nn.Linear):

@@ -237,12 +237,13 @@ class DistillationModel(nn.Layer):
 
     Attributes:
         models: the sub-models by name.
-        model_name_list: their names; ``model_list``: the sub-models in that order; both are PaddleOCR's names.
+        model_name_list: their names (PaddleOCR's attribute).
+        model_list: the sub-models in the order of ``model_name_list`` (PaddleOCR's attribute).
         frozen: names of the frozen ones.
         pretrained: paths of the weights by sub-model. They are not loaded here.
         train_requests: outputs of the sub-models in train mode; a sub-model without a request does not run.
         eval_requests: outputs of the sub-models in eval mode; a sub-model without a request does not run.
-        callers: compute in place of a sub-model: its wrapper for data parallel, a compiled engine, a cache.
+        callers: what is called in place of a sub-model: its data-parallel wrapper, a compiled engine, or a cache.
 
     Raises:
         ConfigError: ``Models`` is missing or empty.

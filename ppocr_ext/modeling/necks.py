@@ -37,8 +37,8 @@ class SVTREncoder(nn.Layer):
         dims: output channels.
         depth: attention blocks.
         hidden_dims: width of the attention blocks; a multiple of ``num_heads``.
-        use_guide: detach the backbone: it gets no gradient of the CTC branch and learns only from the other branch
-            (NRTR or SAR). In a model with only a CTC head, the backbone does not learn.
+        use_guide: detach the backbone. Then it gets no gradient of the CTC branch, and learns only from the other
+            branch (NRTR or SAR). In a model with only a CTC head, the backbone does not learn.
         num_heads: attention heads.
         qkv_bias: whether query, key and value have a bias.
         mlp_ratio: width of an MLP in multiples of ``hidden_dims``.
@@ -166,7 +166,7 @@ class LightSVTR(nn.Layer):
         attn_drop_rate: dropout of attention weights.
         drop_path: stochastic depth.
         local_kernel: frames that the local convolution sees.
-        use_guide: True detaches the features: the CTC loss does not train the backbone.
+        use_guide: detach the features, so that the CTC loss does not train the backbone.
         qk_scale: factor of the attention scores; `head_dim ** -0.5` by default.
     """
 

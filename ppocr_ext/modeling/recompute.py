@@ -30,7 +30,7 @@ class Recomputable(nn.Layer):
 
 
 def recompute_blocks(network: nn.Layer) -> list[Recomputable]:
-    """Let the blocks of a network compute their activations again; of nested blocks, only the outermost.
+    """Let the blocks of a network compute their activations again. If blocks are nested, only the outermost does so.
 
     On a CPU, outputs, gradients, running statistics and random numbers stay the same bit for bit. Mixed precision and
     GPUs are not tested.

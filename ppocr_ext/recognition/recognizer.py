@@ -63,10 +63,10 @@ class Recognizer:
         threads: the number of threads of the engines ``"onnx"`` and ``"paddle"``; None: the engine's own default.
         device: for a run or config, ``"cpu"`` or ``"gpu"``; None: as the config says. Exported models run on the CPU.
         options: for a run or config, options as after ``-o``: ``["Global.checkpoints=output/run/latest"]``.
-        model: the sub-model of a distillation; None: the one that its metric is of.
+        model: the sub-model of a distillation; None for the one that the metric evaluates.
         host_path: for a run or config, a PaddleOCR checkout; None searches for a host.
         old_dictionary: for a run or config, the dictionary of the weights, if it differs.
-        trust_model: run an ONNX file that no ``model.json`` has the digest of: it is a program.
+        trust_model: run an ONNX file even if no ``model.json`` has its digest. Such a file is a program.
 
     Attributes:
         engine: name of the engine.
@@ -116,7 +116,7 @@ class Recognizer:
         return cls(config, **options)
 
     def read(self, images: ImageSource | Iterable[ImageSource], batch_size: int = 16) -> list[Reading]:
-        """Return the reading of each image, in their order.
+        """Return the reading of each image, in the order of the images.
 
         For an image that cannot be read, the :class:`Reading` has an ``error`` and an empty text.
 
@@ -151,7 +151,7 @@ class Recognizer:
         first = next(windows, [])
         second = next(windows, [])
         if not second:
-            # not in a new thread, where an engine starts its own threads again: that takes longer than one image
+            # Not in a new thread: an engine would start its own threads again there, which takes longer than one image.
             loaded = self._load(first, batch_size)
             yield from self._texts(loaded, map(self._parts.best, [batch.inputs for batch in loaded.batches]))
             return
@@ -160,7 +160,7 @@ class Recognizer:
         try:
             for window in chain([first, second], windows):
                 loaded = self._load(window, batch_size)
-                # submitted before the texts of the previous window are made, so that the engine never waits
+                # Submitted before the texts of the previous window are made, so that the engine never waits.
                 computing = [pool.submit(self._parts.best, batch.inputs) for batch in loaded.batches]
                 yield from before
                 before = self._texts(loaded, (each.result() for each in computing))
@@ -203,7 +203,8 @@ class Recognizer:
                     ids,
                     best,
                     parts.charset,
-                    # columns of the input for one frame, times columns of the image for one of the input
+                    # A frame covers columns / frames columns of the input, and each of these covers width / filled
+                    # columns of the image.
                     pixels_per_frame=columns / frames * width / filled,
                     width=width,
                     reorder=parts.reorder,

@@ -18,7 +18,8 @@ from ppocr_ext.modeling.head_request import HeadRequest
 from ppocr_ext.run.context import RunContext
 
 LEAST_SAMPLES = 512  # for fewer, compiling takes longer than it saves
-_WATCHED = ("to_static", "detect_anomaly")  # settings that need the layers of the networks
+# Settings that need the layers of the networks, which a compiled one does not run.
+_WATCHED = ("to_static", "detect_anomaly")
 
 
 def compile_frozen(
@@ -27,13 +28,14 @@ def compile_frozen(
     """Compile the frozen sub-models that a loss reads (``Global.teacher_engine``).
 
     Compiled networks compute in ``Global.teacher_dtype`` if the processor supports it. With ``auto``, a resumed run
-    takes the engines and types of its checkpoint; with others it warns, since its numbers differ.
+    takes the engines and types that its checkpoint records. If it has to take others, it warns, since they give other
+    numbers.
 
     Args:
         context: the context of the run.
         model: with its weights.
-        samples: number of samples that this process reads in the whole run; for a few, nothing is compiled.
-        prepare: True: make the graphs now; False: with the first images.
+        samples: number of samples that this process reads in the whole run. For a few, nothing is compiled.
+        prepare: make the graphs now; False makes them with the first images.
 
     Returns:
         The compiled networks by the name of the sub-model, to be called in its place.
@@ -73,7 +75,7 @@ def compile_frozen(
         )
     if checkpoint is not None:
         now = engine_names(compiled) or {}
-        # in older checkpoints, "auto" means any engine
+        # Older checkpoints record "auto" without the engine, so any engine fits them.
         known = {
             name: now.get(name, label) if label.startswith(AUTO) else label for name, label in before.items()
         }
@@ -89,7 +91,10 @@ def compile_frozen(
 
 
 def _engine_to_take(asked: str, recorded: str, dtype: str) -> tuple[str, str]:
-    """Return engine and type: with ``auto`` those of a checkpoint, whose record has no type for float32."""
+    """Return engine and type.
+
+    With ``auto`` these are those of the checkpoint, if the engine is installed. Its record has no type for float32.
+    """
     if asked != AUTO:
         return asked, dtype
     kept, _, kind = recorded.partition(" ")
@@ -100,7 +105,7 @@ def _engine_to_take(asked: str, recorded: str, dtype: str) -> tuple[str, str]:
 
 
 def engine_names(engines: Mapping[str, CompiledNetwork]) -> dict[str, str] | None:
-    """Return the engine, and its type unless that is float32, of each compiled sub-model; None if there is none.
+    """Return engine and type of each compiled sub-model, without the type float32; None if no sub-model is compiled.
 
     A sub-model that has fallen back to its own network counts as not compiled.
     """

@@ -30,7 +30,7 @@ from ppocr_ext.run.host_config import complete, folder_of, import_plugins
 from ppocr_ext.run.team import Team, team
 
 _CPU_INFO = Path("/proc/cpuinfo")
-# numbers of glibc's mallopt
+# Numbers of options in glibc's malloc.h; Python has no names for them.
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_MAX = -4
 _KEEP = 2**31 - 1
@@ -144,7 +144,7 @@ class RunContext:
     Attributes:
         options: how the run is built.
         config: resolved, with defaults and class counts.
-        components: the same without the unknown keys that the config check has reported.
+        components: the same config without the unknown keys that the config check has reported.
         host: PaddleOCR.
         charset: the dictionary.
         old_charset: the dictionary of the weights, if it is another one.
@@ -192,7 +192,7 @@ class RunContext:
 
 
 def open_context(config: Config, options: RunOptions) -> RunContext:
-    """Check and resolve a config; open the host, the device and the team of processes.
+    """Check and resolve a config, and open the host, the device and the team of processes.
 
     Raises:
         PPOCRExtError: the run cannot be built; the message says what to change.
@@ -230,7 +230,7 @@ def _check(
 ) -> tuple[tuple[Issue, ...], list[tuple[str, ...]]]:
     """Report the issues of ``config``; return the warnings, and the keys that no component takes."""
     found, unused = check_all(config, host, options.role, processes=dist.get_world_size())
-    # a run cannot accept untrained teachers, of which `config --check` only warns
+    # A run cannot accept untrained teachers, of which `config --check` only warns.
     issues = [
         rename_section(replace(each, level="error") if each.code == UNTRAINED else each, options.eval_section)
         for each in found
@@ -274,8 +274,8 @@ def _checkpoint(
     """Return the checkpoint to resume or evaluate, if any.
 
     Raises:
-        WeightsError: it was trained with another dictionary; or it cannot be resumed: it has no state of a run, its
-            averages are not finite, or ``--old-dict`` is given.
+        WeightsError: it was trained with another dictionary. Or it cannot be resumed, since it has no state of a run,
+            its averages are not finite, or ``--old-dict`` is given.
     """
     path = config.settings.checkpoints
     if not path:

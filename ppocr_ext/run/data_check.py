@@ -98,7 +98,7 @@ def run_preflight(
     Raises:
         DataError: label files or LMDBs cannot be read, or more samples are unusable than
             ``Global.max_unusable`` and ``Global.strict`` allow. The message covers all modes.
-        ConfigError: a key of these checks has a bad value.
+        ConfigError: a key that these checks read has a bad value.
         InvalidConfigError: there is an issue of level error, or any issue with ``Global.strict``.
     """
     limit = unusable_limit_of(config)
@@ -195,7 +195,7 @@ def sample_rules(config: Config, mode: str, charset: Charset, frames: FrameLimit
         second_label_kind(config.at(f"{mode}.dataset.transforms", default=None)),
         frames,
         config.settings.unknown_char,
-        # a bad image would change the result of an evaluation
+        # Decode all images of Eval, since a bad one would change the result.
         image_check="decode" if mode == "Eval" else "header",
         allow_outside_data_dir=config.settings.allow_outside_data_dir,
         max_pixels=config.settings.max_image_pixels,
@@ -224,12 +224,12 @@ def _check_section(
 
 
 _WARM_UP = "Optimizer.lr.warmup_steps"
-_DEFAULT_STEPS = 5000  # of the warm-up of LinearWarmupCosine
-_FRAMES = 2  # T to the characters of the longest label, so that each character can have a blank beside it
+_DEFAULT_STEPS = 5000  # default of warmup_steps in LinearWarmupCosine
+_FRAMES = 2  # least T for each character of the longest label, so that a blank can stand beside each
 _SHOWN = 40  # characters of a label in a message
 _TAB = 'a tab between image and label, and `delimiter: "\\t"`'
 _CSV_FIX = f"write no quotes, but {_TAB}"
-_CUT_FIXES = {  # by whether the delimiter is part of ordinary text: key, and what to do
+_CUT_FIXES = {  # whether the delimiter is common in texts -> key to change, and what to do
     False: ("dataset.label_file_list", "write labels without it, and no columns after them"),
     True: ("dataset.delimiter", f"write {_TAB}"),
 }
@@ -247,11 +247,11 @@ _SHARED = {  # code -> config path, and what is wrong
         "have image and label of a sample in another file: they count twice. Fix: name a label file once.",
     ),
 }
-_FILTERING = ("RecMetric", "DistillationMetric")  # those with our `is_filter`
-_FEW = 0.02  # share of the images that were looked at; some odd ones are in most data
+_FILTERING = ("RecMetric", "DistillationMetric")  # metrics that have `is_filter`
+_FEW = 0.02  # share of odd images without a warning, since most data have some
 MOST_READ = 20_000  # samples whose images a run compares by content
 _ROW = np.dtype([("image", "i8"), ("label", "i8"), ("number", "u4")])  # hashes, and the number of the sample
-Place = tuple[str, str, str]  # of a sample in its file, its image, its label
+Place = tuple[str, str, str]  # (file and line of a sample, its image, its label)
 # How many samples there are, and the first of them as pairs (earlier sample, this sample).
 EqualImages = tuple[int, list[tuple[Place, Place]]]
 
@@ -298,7 +298,7 @@ def _cut_labels(config: Config, mode: str, report: PreflightReport, section: str
     """Yield an issue if labels are quoted or cut at a delimiter; an error if the delimiter is common in texts."""
     is_text = report.delimiter.strip(" ") in ("", ",")
     key, fix = _CUT_FIXES[is_text]
-    # files with equal columns of numbers on each line, such as scores or widths, are fine
+    # Files with equal columns of numbers on each line, such as scores or widths, are fine.
     mixed = [file for file in report.files if len(file.further.kinds) > 1 or -1 in file.further.kinds]
     for code, files, text in (
         ("quoted_label", report.files, f"begin with a quotation mark, as in CSV. Fix: {_CSV_FIX}"),
@@ -432,7 +432,8 @@ def compare_images(reports: Sequence[PreflightReport], by_content: bool) -> dict
 
 def _rows(reports: Sequence[PreflightReport], by_content: bool, bar: tqdm) -> Iterator[tuple[int, int, int]]:
     """Yield a row for each image of a usable sample."""
-    real_path = lru_cache(10_000)(realpath)  # of folders
+    # Called for folders only: images share a few, and looking one up is slow.
+    real_path = lru_cache(10_000)(realpath)
     for number, (report, source, is_usable, at, item) in enumerate(_samples(reports)):
         if not is_usable:
             continue
@@ -441,7 +442,7 @@ def _rows(reports: Sequence[PreflightReport], by_content: bool, bar: tqdm) -> It
             folder, file = split(join(source.path if report.is_lmdb else report.data_dir, name))
             image = hash(f"{real_path(folder)}/{file}")
             if by_content:
-                with suppress(OSError):  # removed since it was checked
+                with suppress(OSError):  # the image was removed after the check
                     content = source.image(line._replace(images=(name,))) or b""
                     image = int.from_bytes(blake2b(content, digest_size=8).digest(), "little", signed=True)
             yield image, hash(report.rules.encoded(line.label)), number

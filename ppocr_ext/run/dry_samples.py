@@ -174,7 +174,7 @@ class DrySection:
         try:
             parts = self._parts(seed)
             trace = trace_transforms(parts.dataset, self._config, self._mode, self._charset)
-            # only one batch: the next one of a MultiScaleSampler may have another size
+            # Only one batch, since the next one of a MultiScaleSampler may have another size.
             for index in next(iter(parts.batch_sampler)):
                 if len(samples) == self._size:
                     break
@@ -195,14 +195,14 @@ class DrySection:
         plain = host_config(self._config)
         section = plain[self._mode]
         dataset_class = None
-        # a dataset that draws images may draw the same text twice
+        # A dataset that draws images may draw the same text twice, so it draws more than needed.
         size = self._size * (2 if self._distinct else 1)
         section["loader"] |= {"batch_size_per_card": size, "num_workers": 0, "drop_last": False}
         if self._name in (*OF_LABEL_FILES, *OF_LMDB):
             rows = self._usable_rows() if self._name in OF_LMDB else self._usable_lines()
             usable: list[Any] = list(islice(rows, self._size if self._distinct else _SAMPLES))
             self._drawn = not usable
-            # every process takes its share
+            # The host's sampler gives every process a share, so there is a copy for each.
             copies = dist.get_world_size() * (1 if self._distinct else _SAMPLES)
             dataset_class = self._limited_class(section["dataset"], usable, copies)
         return loader_parts(self._host, plain, self._mode, seed, dataset_class=dataset_class, logger=SILENT)
@@ -270,7 +270,8 @@ class DrySection:
         """Write images of noise, and yield lines of a label file for them, with characters of the dictionary."""
         delimiter = self._dataset.get("delimiter", "\t")
         known = [c for c in self._charset.characters if len(c) == 1 and c.strip() and c != delimiter]
-        length = max(1, min(4, self._config.settings.max_text_length - 2))  # NRTR adds two marks
+        # NRTR adds a start and an end mark.
+        length = max(1, min(4, self._config.settings.max_text_length - 2))
         for number in range(_SAMPLES):
             draw = np.random.default_rng(number)
             cv2.imwrite(str(self._folder / f"{number}.png"), draw.integers(0, 256, (48, 160, 3), np.uint8))
@@ -408,7 +409,7 @@ def trace_transforms(dataset: Any, config: Config, mode: str, charset: Charset) 
     """Wrap the transforms of ``dataset``, which are the last ones of the config, and return their trace."""
     operators = list(getattr(dataset, "ops", None) or ())
     listed = list(named_items(config, mode, "dataset", "transforms"))
-    if charset.unknown_symbol:  # see host_config
+    if charset.unknown_symbol:  # host_config inserts a transform that the config does not list
         insert_mapping([name for name, _ in listed], listed, lambda encoder: (MAPPING, encoder[1]))
     trace = TransformTrace(listed[len(listed) - len(operators) :])
     if len(trace.names) == len(operators) > 0:
@@ -489,5 +490,5 @@ def _same_every_time(config: Config) -> tuple[Config, tuple[str, ...], tuple[int
     if not isinstance(scales, tuple) or not scales:
         return config, left_out, None
     sizes = [tuple(scale) if isinstance(scale, tuple) else (scale, scale) for scale in scales]
-    size = sorted(sizes, key=lambda each: each[::-1])[len(sizes) // 2]  # of the middle height
+    size = sorted(sizes, key=lambda each: each[::-1])[len(sizes) // 2]  # the size in the middle, by height
     return config.with_values({"Train.sampler.scales": [list(size)]}), left_out, size

@@ -83,7 +83,7 @@ def dry_step(
     with ExitStack() as stack:
         stack.enter_context(left_as_it_was(model))
         stack.enter_context(_silent(host))
-        # else the generated names of the run's parameters would count those of this step
+        # Without it, the names that Paddle generates for the run's parameters would count those of this step.
         stack.enter_context(unique_name.guard())
         stack.enter_context(paddle.no_grad())
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="ppocr_ext_")))
@@ -166,7 +166,7 @@ class DryStep:
         self.takes_labels = False
 
     def report(self, code: str, path: ConfigPath, message: str) -> None:
-        """Add an issue with the place of the nearest value at or above ``path``."""
+        """Add an issue at ``path``, with the place of the value there or of the nearest one above it."""
         above = (path[:end] for end in range(len(path), 0, -1))
         place = next(
             (self.config.place(each) for each in above if self.config.node(each) is not None), COMPUTED
@@ -246,7 +246,7 @@ class DryStep:
             return
         for loop, batch in ((self._train, train), (self._evaluate, evaluate)):
             if batch is not None:
-                # the host leaves out the last batch on Windows
+                # The host leaves out the last batch on Windows.
                 batches = _Batches([batch.entries] * (2 if os.name == "nt" else 1))
                 with suppress(_StageFailed):
                     reader = _Reader(self, "PostProcess", decoder, batch)
@@ -315,14 +315,18 @@ class _Network:
             message = f"{path[-1]} learns from a label that is not kept. {_ORDER}"
             step.report("labels_not_kept", (*_TRANSFORMS, "KeepKeys", "keep_keys"), message)
             return
-        # an error of this package has its own fix
+        # An error of this package has its own fix.
         fix = "" if isinstance(error, PPOCRExtError) else " Fix: give it options that fit its input."
         mode = "training" if self._model.training else "evaluation"
         what = f"the network fails in {mode} at {name or 'its input'} ({sizes}).{fix}\n  "
         step.report_error("network", path, error, what)
 
     def _path(self, names: list[str]) -> ConfigPath:
-        """Return the config path of the part that contains a layer; ``names`` is the layer's path."""
+        """Return the config path of the part of the network that contains a layer.
+
+        Args:
+            names: the names on the way to the layer, such as ``["Student", "head", "ctc_head"]``.
+        """
         path: ConfigPath = ("Architecture",)
         if names[0] in (self._step.models or ()):
             path = (*path, "Models", names[0])
@@ -437,7 +441,7 @@ class _Losses:
                 loss(predictions, entries)
             except Exception as raised:
                 error = raised
-            # after a ConfigError, an output is missing, and the loss would read the label of another head
+            # After a ConfigError an output is missing, and the loss would read the label of another head.
             if not isinstance(error, ConfigError) and self._report_label(name, options):
                 continue
             if error is not None:
@@ -446,10 +450,13 @@ class _Losses:
         return {"loss": SimpleNamespace(shape=[1], numpy=lambda: np.zeros(1), backward=_nothing)}
 
     def _report_label(self, name: str, options: Mapping[str, Any]) -> bool:
-        """Report a label that is not the one that the loss reads, by position; return True if there is one."""
+        """Report a label that the loss reads as another text; return True if there is one.
+
+        A loss finds its label by the position in the batch, so it may read the label of another head.
+        """
         row = LOSS_ROWS.get(name, LossRow())
         head = row.branch_with(options)
-        # a CenterLoss without `multi_head` finds its label by the outputs
+        # A CenterLoss without `multi_head` finds its label by the outputs.
         if not head or row.is_of_frames(options) or (row.is_center and "multi_head" not in options):
             return False
         both = self._of_multi_head or bool(options.get("multi_head"))

@@ -40,7 +40,7 @@ class FrameCounts:
         complete: True if every batch has one of these sizes.
         follows_ratio: True if the width of a batch is a multiple of its height (``ds_width``).
         train_frames: the value of this key of each backbone, by config path; empty for ``Eval``.
-        fixed_by: config paths of those that give the same T at any width.
+        fixed_by: config paths of the ``train_frames`` that give the same T at any width.
     """
 
     by_size: Mapping[tuple[int, int], int]
@@ -67,7 +67,7 @@ class FrameCounts:
         """
         if self.least is None:
             return None
-        by_ratio: dict[int, int] = {}  # the smallest T of all heights
+        by_ratio: dict[int, int] = {}  # ratio -> the smallest T of all heights
         for (height, width), count in self.by_size.items() if self.follows_ratio else ():
             ratio = width // height
             by_ratio[ratio] = min(count, by_ratio.get(ratio, count))
@@ -107,9 +107,9 @@ def _span(numbers: Sequence[int]) -> str:
 def count_frames(model: nn.Layer, config: Config, mode: str) -> FrameCounts:
     """Return the number of frames that labels of ``mode`` must fit.
 
-    For ``"Train"``: of the sub-models that a CTC loss trains, pooled as in training, where some backbones make a fixed
-    number of frames. For ``"Eval"``: of those that a CTC decoder reads, pooled as in evaluation. The smallest number
-    counts. Weights, BatchNorm statistics, generators and modes do not change.
+    For ``"Train"``, the sub-models that a CTC loss trains are counted, pooled as in training, where some backbones make
+    a fixed number of frames. For ``"Eval"``, those that a CTC decoder reads are counted, pooled as in evaluation. The
+    smallest number counts. Weights, BatchNorm statistics, generators and modes do not change.
 
     Args:
         model: with any weights, not wrapped.

@@ -1,4 +1,4 @@
-"""Freeze parts of the networks of a run: those that the config names, and those that no loss can train.
+"""Freeze the parts of a run's networks that the config names, and those that no loss can train.
 
 A sub-model with ``freeze_params: true`` is frozen when it is built (:meth:`ppocr_ext.modeling.BaseModel.freeze`). A
 parameter that never gets a gradient must be frozen, since a data-parallel reducer would wait for its gradient.
@@ -212,7 +212,10 @@ def freeze_guided(model: nn.Layer, reads: Iterable[OutputRef] | None) -> None:
 
 
 def says_what_it_reads(model: nn.Layer, reads: Any) -> bool:
-    """Return True if it is known which parameters get a gradient: the loss declares its outputs, the heads are ours."""
+    """Return True if it is known which parameters get a gradient.
+
+    That needs a loss that declares its outputs, and heads of ours.
+    """
     if reads is None or any(output == "backbone" for _, output in reads):
         return False
     heads = [getattr(network, "head", None) for network in networks_of(model).values()]

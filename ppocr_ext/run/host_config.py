@@ -109,9 +109,9 @@ def host_config(
         eval_steps: result of :func:`evaluation_steps`.
     """
     plain = config.thaw()
-    plain.pop("computed", None)  # a list of this package
+    plain.pop("computed", None)  # PaddleOCR does not know this key of ours
     plain["Global"]["distributed"] = distributed
-    plain.setdefault("profiler_options", None)  # as the host's own script does
+    plain.setdefault("profiler_options", None)  # the host's loop reads the key, which its own script sets
     for mode in ("Train", "Eval"):
         section = plain.get(mode) or {}
         if not section.get("sampler"):  # the host fails on `sampler: null`
@@ -132,7 +132,7 @@ def host_config(
 
 
 def evaluation_steps(config: Config, steps_per_epoch: int) -> tuple[int, int]:
-    """Return (steps before the first evaluation, steps between two); the last step is evaluated in any case.
+    """Return (steps before the first evaluation, steps between two). The last step is evaluated in any case.
 
     Args:
         config: resolved; ``eval_batch_epoch`` takes precedence over ``eval_batch_step``.

@@ -44,7 +44,7 @@ from ppocr_ext.registry import DATASETS
 
 _REQUIRED = ("batch_size_per_card", "drop_last", "shuffle", "num_workers")
 _PRIME = 1_000_003  # keeps the seeds of two epochs apart
-_PR_SET_PDEATHSIG = 1  # of Linux's prctl
+_PR_SET_PDEATHSIG = 1  # number of the option in Linux's prctl.h
 # Paddle's iterators whose thread may still run, up to 5 seconds after the last batch. A worker process that is forked
 # in that time has the iterator but not the thread; freeing the iterator there would wait for the thread for ever.
 _STARTED: list[Any] = []
@@ -58,7 +58,7 @@ class LoaderParts:
         dataset: a dataset of the host, a plugin or this package.
         batch_sampler: yields the batches of an epoch, each a list of indices.
         collate: makes a batch from samples.
-        workers: number of processes that load samples; 0: this process loads them.
+        workers: number of processes that load samples. With 0, this process loads them.
         device: the device of the batches; None: Paddle decides.
         shared_memory: whether workers send batches through shared memory.
     """
@@ -90,7 +90,7 @@ def loader_parts(
         seed: the seed of the dataset.
         device: the device of the batches.
         dataset_class: used instead of the dataset of the config.
-        logger: the logger of the dataset; None: the host's.
+        logger: the logger of the dataset; None for the host's.
 
     Raises:
         UnknownComponentError: there is no such dataset.
@@ -163,8 +163,8 @@ class ShareOfBatches(DistributedBatchSampler):
 class Loader:
     """Read the batches of ``Train`` or ``Eval``.
 
-    ``__len__`` is the length of a whole epoch. Each sample has its own random numbers (``data/sample_seeds.py``); with
-    views, these repeat (``data/sample_views.py``).
+    ``__len__`` is the length of a whole epoch. Each sample has its own random numbers, and with views these
+    repeat (``data/sample_seeds.py``).
 
     Before :meth:`train` is called, each ``iter`` reads the same epoch, as an evaluation does. After it, each ``iter``
     reads the next epoch.
@@ -212,7 +212,7 @@ class Loader:
         self._use(parts)
         self.views = None if views is None else view_batches(parts, views)
         self._length = len(self.batch_sampler) if self.views is None else len(self._of_epoch(self.views, 0))
-        # epoch and batches to skip of the next `iter`, and what is called before a batch and after an epoch
+        # For the next `iter`: its epoch, the batches to skip, and what to call before a batch and after the epoch.
         self._training: tuple[int, int, Callable[[], None], Callable[[], None]] | None = None
 
     def _use(self, parts: LoaderParts) -> None:
@@ -255,7 +255,7 @@ class Loader:
             with generators_seeded(self._seed, epoch):
                 self._use(self._rebuild(epoch))
         for batch in self.read(epoch, skip):
-            # not after the last batch of an epoch, where the host saves the checkpoints of the epoch
+            # Not after the last batch of an epoch, where the host saves the checkpoints of the epoch.
             on_boundary()
             yield batch
         on_epoch()
@@ -288,7 +288,7 @@ class Loader:
         seed_of = self.views.views.sample_seed
         dataset = self.dataset
         if hasattr(dataset, "set_epoch"):
-            dataset.set_epoch(view)  # a dataset that draws images
+            dataset.set_epoch(view)  # a dataset that draws images draws others in each view
         return self._start(
             SeededBatches(batches, lambda index: seed_of(sample_key(dataset, index), view), skip)
         )
@@ -299,7 +299,7 @@ class Loader:
             if hasattr(part, "set_epoch"):
                 part.set_epoch(epoch)
         if hasattr(sampler, "batchs_in_one_epoch_id"):
-            # PaddleOCR's MultiScaleSampler shuffles the order of the previous epoch, which a resumed run lacks
+            # PaddleOCR's MultiScaleSampler shuffles the order of the previous epoch, which a resumed run lacks.
             sampler.batchs_in_one_epoch_id = list(range(len(sampler.batchs_in_one_epoch_id)))
             sampler.seed = self._seed * _PRIME + epoch
 
@@ -393,7 +393,7 @@ class SeededIndex(NamedTuple):
     Attributes:
         index: the index in the dataset; (width, height, number, ratio) of a multi-scale dataset.
         seed: (seed of the run, epoch, rank, position among this process's samples of the epoch); views have seeds of
-            another length (``data/sample_views.py``).
+            another length (``data/sample_seeds.py``).
     """
 
     index: Any
@@ -408,7 +408,7 @@ class SeededBatches:
 
     Args:
         sampler: yields the batches of the whole epoch, each a list of indices.
-        seed: (seed of the run, epoch, rank); or a function that returns the seed of an index.
+        seed: (seed of the run, epoch, rank), or a function that returns the seed of an index.
         skip: number of batches to leave out.
     """
 

@@ -50,10 +50,10 @@ class RunData:
     """The loaders of a run and what they read.
 
     Attributes:
-        loaders: the loaders of ``"Train"`` if the run trains, and of ``"Eval"`` in a process that evaluates.
+        loaders: the loader of ``"Train"`` if the run trains, and of ``"Eval"`` in a process that evaluates.
         preflight: the report on the data of each section whose dataset can be checked.
         load_failures: for each of these, the samples that fail when they are loaded.
-        label_files: in the config.
+        label_files: the label files in the config, by section.
         usable_files: the label files that the host reads, by section.
     """
 
@@ -161,7 +161,7 @@ def _loader(
     processes = context.team.size
     if mode == "Eval":
         return Loader(parts(seed), seed=seed, rank=rank)
-    # the data's order decides which samples RecConAug joins
+    # The order of the data decides which samples RecConAug joins.
     first = parts(seed if views is None else views.seed)
     return Loader(first, check, seed=seed, rank=rank, processes=processes, views=views, rebuild=parts)
 
@@ -277,7 +277,7 @@ def label_file_dataset_class(
     Args:
         base: the host's class.
         failures: counts the samples that fail when they are loaded.
-        label_files: in the config; they are searched for a line that fails.
+        label_files: the label files in the config, in which a sample that fails is searched.
         delimiter: the delimiter of the label files.
     """
     return report_failures(base, failures, _line_of, _line_finder(label_files, delimiter))
@@ -293,7 +293,7 @@ def _line_finder(label_files: Sequence[Path], delimiter: str) -> Callable[[bytes
     """Return a function that finds the place of a line; it reads the files again, to save memory."""
 
     def place(line: bytes) -> str:
-        wanted = parse_line(2, line, delimiter)  # 2: the byte order mark of a first line is already removed
+        wanted = parse_line(2, line, delimiter)  # 2, since the byte order mark of line 1 is already removed
         for file in label_files:
             for number, raw in enumerate(read_raw_lines(file), start=1):
                 if parse_line(number, raw, delimiter).content == wanted.content:
@@ -335,7 +335,7 @@ def lmdb_dataset_class(
             }
 
         def dataset_traversal(self) -> Any:
-            # 8 bytes for each sample; PaddleOCR needs 16, and lists of numbers to build them
+            # 8 bytes for each sample; PaddleOCR needs 16, and lists of numbers to build them.
             samples = [np.flatnonzero(report.usable_array()).astype(np.int32) + 1 for report in reports]
             sets = np.repeat(np.arange(len(samples), dtype=np.int32), [len(each) for each in samples])
             return np.stack([sets, np.concatenate(samples)], axis=1)

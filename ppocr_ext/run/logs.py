@@ -70,7 +70,7 @@ def set_up_console(to_stderr: bool = False) -> None:
     LOG.setLevel(logging.DEBUG)
     LOG.propagate = False
     handlers = [handler for handler in LOG.handlers if isinstance(handler, ConsoleHandler)]
-    for handler in handlers:  # another command in this process has added it
+    for handler in handlers:  # another command in this process has already added the handler
         handler.to_stderr = to_stderr
     if not handlers:
         handler = ConsoleHandler(to_stderr)
@@ -80,7 +80,7 @@ def set_up_console(to_stderr: bool = False) -> None:
 
 @contextmanager
 def console_may_close(on_closed: Callable[[], None]) -> Iterator[None]:
-    """Call ``on_closed`` if the reader of our output (``| head``) ends inside this context, instead of an error."""
+    """Inside this context, call ``on_closed`` if the reader of our output (``| head``) ends, and raise no error."""
     handlers = [each for each in LOG.handlers if isinstance(each, ConsoleHandler)]
     try:
         for handler in handlers:

@@ -17,12 +17,12 @@ from ppocr_ext.messages import LOG
 
 _FOLDER = "PPOCR_EXT_PROCESSES_FOLDER"
 _STARTER = "PPOCR_EXT_PROCESSES_STARTER"
-_LOOK_EVERY = 1.0  # seconds
+_LOOK_EVERY = 1.0  # seconds between two looks at the launcher
 _GRACE = 8  # seconds that a process has to stop after its launcher is gone
 
 
 def machine_name() -> str:
-    """Return a name for this machine, or for the container in it: processes with the same name see each other."""
+    """Return a name for this machine, or for the container in it. Processes with the same name see each other."""
     with suppress(OSError):
         return f"{socket.gethostname()}/{Path('/proc/self/ns/pid').readlink()}"
     return socket.gethostname()
@@ -71,7 +71,7 @@ def _watch(launcher: int, done: threading.Event) -> None:
         if done.wait(_LOOK_EVERY) and not _is_gone(launcher):
             return
     if not done.is_set():
-        # the system kills the process then, even if Python never gets to run the handler of SIGTERM
+        # The system kills the process then, even if Python never gets to run the handler of SIGTERM.
         signal.alarm(_GRACE)
     LOG.error(
         "the launcher of this process, or the command that started it, has ended: this process stops, and is killed if "

@@ -128,8 +128,8 @@ def load_model_weights(
         sub-models.
 
     Raises:
-        WeightsError: see :func:`ppocr_ext.checkpoint.weights.load_weights`; or a frozen sub-model has no weights, or
-            its weights lack characters of the dictionary.
+        WeightsError: the weights cannot be loaded (:func:`ppocr_ext.checkpoint.weights.load_weights`), or a frozen
+            sub-model has no weights, or its weights lack characters of the dictionary.
         CharsetError: the dictionary of the weights cannot be read.
     """
     checkpoint = None if context.checkpoint is None else context.checkpoint.prefix
@@ -144,7 +144,7 @@ def load_model_weights(
     targets = sorted(model.model_name_list, key=lambda name: name in model.frozen)  # trained ones first
     names = model.model_name_list if needed is None else needed
     covered: dict[str | None, str] = {}
-    # a checkpoint has the trained sub-models only; a teacher of the first start comes from the first weights again
+    # A checkpoint has only the trained sub-models, so a teacher is loaded from the first weights again.
     for path in [each for each in dict.fromkeys((checkpoint, first)) if each]:
         is_second = checkpoint is not None and path != checkpoint
         if is_second and all(name in covered or model.pretrained.get(name) for name in names):

@@ -17,7 +17,7 @@ from ppocr_ext.modeling import BaseModel, DistillationModel, HeadRequest, networ
 from ppocr_ext.modeling.recompute import recompute_blocks
 
 _HALF = (paddle.float16, paddle.bfloat16)
-_CUDA_FLAGS = {  # PaddleOCR's
+_CUDA_FLAGS = {  # PaddleOCR sets these two for mixed precision
     "FLAGS_cudnn_batchnorm_spatial_persistent": 1,
     "FLAGS_gemm_use_half_precision_compute_type": 0,
 }
@@ -233,7 +233,7 @@ def gradients_are_right() -> bool:
 
 
 class _CompiledForward:
-    """``forward`` of a model: compiled when it trains or teaches, unchanged when it is evaluated.
+    """The ``forward`` of a model, which is compiled when it trains or teaches, and unchanged when it is evaluated.
 
     A graph is compiled for each new shape of a batch. It computes the branches of the first request, so requests must
     not change later.
@@ -247,7 +247,8 @@ class _CompiledForward:
         self._shapes: set[tuple[int, ...]] = set()
 
     def __call__(self, x: Any, data: Sequence[Any] | None = None, request: HeadRequest | None = None) -> Any:
-        if not self._model.training and not (request and request.for_training):  # else a teacher
+        # A teacher is in eval mode too, but its request is for training.
+        if not self._model.training and not (request and request.for_training):
             return self._dynamic(x, data, request)
         shape = tuple(x.shape)
         if shape in self._shapes:

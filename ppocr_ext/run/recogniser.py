@@ -56,8 +56,8 @@ def load_recogniser(
 ) -> TrainedRecogniser:
     """Build the network of one recogniser and load its weights; data are neither checked nor opened.
 
-    The weights are those of ``eval``: ``Global.checkpoints``, else ``Global.pretrained_model`` or
-    ``Architecture.Models.NAME.pretrained``.
+    The weights are those that ``eval`` takes: ``Global.checkpoints``, or if that is missing ``Global.pretrained_model``
+    or ``Architecture.Models.NAME.pretrained``.
 
     Args:
         config: as loaded, of one model or of a distillation.
@@ -82,7 +82,7 @@ def load_recogniser(
         )
     context = open_context(single, RunOptions("predict", host_path, old_dictionary, name or "Student"))
     network = build_network(context.components)
-    # a run may start from partial weights, but its checkpoints have all weights
+    # A run may start from partial weights, but its checkpoints have all weights.
     whole = context.config.with_values({"Global.pretrained_partial": False})
     if not load_model_weights(network, replace(context, config=whole), needed=None):
         raise WeightsError(
@@ -221,7 +221,7 @@ def _weights(config: Config, name: str, own: str | None) -> dict[str, Any]:
 
 
 def _holds(config: Config, path: str, name: str, own: str | None) -> bool:
-    """Return True if a file has weights of the sub-model; those of a single model are for the first trained one."""
+    """Return True if a file has weights of the sub-model. Weights of a single model are for the first trained one."""
     models = config.at("Architecture.Models")
     names = Checkpoint(path).models()
     if names.intersection(models):

@@ -87,7 +87,7 @@ class Run(RunContext, RunData, Training):
         cache = context.config.at("Train.teacher_cache", None) if context.trains else None
         answers = None
         views = None if cache is None else read_facts(Path(cache)).views
-        # after the model, which defines the number of frames of its CTC output
+        # After the model, since preflight needs the number of frames of its CTC output.
         data = open_data(context, model, views)
         config = context.config
         decoder = context.host.build_post_process(
@@ -185,7 +185,10 @@ def build_network(config: Config) -> nn.Layer:
 
 
 def _path_of(config: Config, error: ModelError) -> tuple[str, ...]:
-    """Return the path of the part that ``error`` names, or of its option that ``-o`` has set; else of the model."""
+    """Return the config path of the part that ``error`` names, or of its option that ``-o`` has set.
+
+    If it names none, return the path of the model.
+    """
     model = ("Architecture",) if error.sub_model is None else ("Architecture", "Models", error.sub_model)
     words = set(re.findall(r"\w+", str(error)))
     for part in ("Transform", "Backbone", "Neck", "Head"):

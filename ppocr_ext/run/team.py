@@ -33,7 +33,7 @@ from ppocr_ext.run.machine import machine_folder, machine_name
 
 T = TypeVar("T")
 _PREFIX = "ppocr_ext/"
-# seconds between two reads of a counter
+# Seconds between two reads of a counter: short at first, since most waits are short.
 _FIRST_PAUSE = 0.0005
 _LONGEST_PAUSE = 0.2
 _ALIVE_EVERY = 0.3  # seconds between two checks that the other processes live
@@ -165,7 +165,7 @@ class Team:
         """
         if self.size == 1 or isinstance(error, ProcessError):
             return
-        # a failed collective raises RuntimeError, or OSError without an error number
+        # A failed collective raises RuntimeError, or OSError without an error number.
         if isinstance(error, RuntimeError) or (isinstance(error, OSError) and error.errno is None):
             failure = self._failure(_BLAME_WITHIN)
             if failure is not None:
@@ -239,7 +239,7 @@ def team() -> Team:
     if not _TEAM:
         size = dist.get_world_size()
         if size > 1:
-            # else Paddle prints the flags that this package has set
+            # Otherwise Paddle prints the flags that this package has set.
             with replaced_globals(dist.parallel, {"_print_modified_flags": lambda flags: None}):
                 dist.init_parallel_env()
             _TEAM.append(Team(core.create_or_get_global_tcp_store(), dist.get_rank(), size))
@@ -283,7 +283,7 @@ def _send_at_once() -> None:
     """
     for file in filter(Path.is_socket, Path("/proc/self/fd").glob("*")):
         with (
-            suppress(OSError),  # of another family, or closed
+            suppress(OSError),  # the socket is not a TCP socket, or is closed
             socket.fromfd(int(file.name), socket.AF_INET, socket.SOCK_STREAM) as each,
         ):
             each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -58,15 +58,15 @@ class Training:
     """What a run trains with.
 
     Attributes:
-        model: with weights; wrapped for mixed precision, compilation and several processes.
-        loss: complete.
+        model: the networks with weights, wrapped for mixed precision, compilation and several processes.
+        loss: the loss, with its state.
         optimizer: the optimizer of the trained parameters.
         schedule: the schedule of the learning rate.
         amp: scaler and settings of mixed precision.
         start: the position where the run begins or resumes.
-        best: the best evaluation before that.
+        best: the best evaluation before that position.
         hook_states: states of hooks in the checkpoint, by their names.
-        unreached: trained parameters that had no gradient before that; None: all.
+        unreached: trained parameters that had no gradient before that position; None for all.
         frozen_digests: digest of each frozen sub-model.
         float32_copies: values that a checkpoint stores in float32, though mixed precision casts them.
         official_weights: digest and source of the official weights of the first start, by name.
@@ -104,7 +104,7 @@ def set_up_training(context: RunContext, model: nn.Layer, data: RunData) -> Trai
     loss = build_loss(context.components.at("Loss").thaw(), loss_context(model, context.charset))
     outputs = required_outputs(loss)
     needed = None
-    if outputs is not None:  # the sub-models that the loss reads, and the trained ones
+    if outputs is not None:  # only these sub-models run: those that the loss reads, and the trained ones
         trained = [name for name in getattr(model, "model_name_list", ()) if name not in frozen_models(model)]
         needed = tuple(dict.fromkeys([*(name for name, _ in outputs if name), *trained]))
     loaded = load_model_weights(model, context, needed=needed)

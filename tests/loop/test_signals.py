@@ -132,7 +132,7 @@ def test_a_signal_while_the_processes_agree_counts_at_the_next_step(tiny, monkey
 
     monkeypatch.setattr(adapter, "team", lambda: SimpleNamespace(size=1, highest=highest))
     outcome = train(tiny("student", **{"Global.report": False}))
-    assert told == [0, 0, StopRun("").rank]
+    assert told == [0, 0, StopRun("").seriousness]
     assert (outcome.status, outcome.signal, outcome.position.global_step) == ("stopped", signal.SIGTERM, 2)
 
 
@@ -154,11 +154,11 @@ def test_a_hook_stops_a_run_that_keeps_its_latest(tiny, tmp_path):
 
 
 def test_the_more_serious_stop_wins():
-    ranks = [
-        StopRun("", status=status, save_latest=save).rank
+    stops = [
+        StopRun("", status=status, save_latest=save).seriousness
         for status in ("finished", "stopped", "collapsed", "nonfinite")
         for save in (True, False)
     ]
-    assert ranks == sorted(set(ranks))
-    for rank in ranks:
-        assert StopRun.of_rank(rank).rank == rank
+    assert stops == sorted(set(stops))
+    for seriousness in stops:
+        assert StopRun.of_seriousness(seriousness).seriousness == seriousness

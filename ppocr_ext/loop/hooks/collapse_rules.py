@@ -112,7 +112,7 @@ CAUSES: dict[str, tuple[str, ...]] = {
 }
 
 
-# the limit on the steps in which a run that has not learnt yet may be in a state
+# For each state, the range that limits in how many steps a run that has not learnt yet may be in it.
 _STEPS = {"only_blanks": "blank_steps", "same_text": "same_text_steps", "nrtr_ends": "nrtr_steps"}
 
 
@@ -187,7 +187,7 @@ def check_evaluation(
     Args:
         step: the step of the evaluation.
         values: ``nrtr_empty``, if it was measured.
-        accuracy: the accuracy of this evaluation.
+        accuracy: the accuracy in this evaluation.
         best: the best accuracy so far.
         ranges: what is healthy.
     """

@@ -49,7 +49,7 @@ SHORTEST = 300  # steps of the shortest run with a notice; shorter ones may be a
 _COMPARED = 10  # number of batches before a third and before the end
 _FIXED = 16  # images that NRTR reads at each evaluation
 FEW_LABELS = 4  # different labels that a batch needs to judge equal predictions
-_ROWS = 12  # text lines of a batch; those of ten batches are compared in less than a second
+_ROWS = 12  # text lines of a batch that are compared; for ten batches this takes less than a second
 
 
 class CollapseWatch(Hook):
@@ -228,7 +228,8 @@ def measure_model(outputs: Mapping[str, Any], model: str | None, labels: Any) ->
         parts["end"] = (tokens[:, 0].argmax(axis=-1) == END_ID).astype("float32").mean()
     if not parts:
         return {}
-    host = paddle.concat([part.astype("float32").flatten() for part in parts.values()]).numpy()  # one copy
+    # One copy from the device, instead of one for each value.
+    host = paddle.concat([part.astype("float32").flatten() for part in parts.values()]).numpy()
     values: dict[str, float] = {}
     if "end" in parts:
         values["nrtr_end_share"] = float(host[-1])
@@ -272,9 +273,9 @@ class HeadLosses(NamedTuple):
 
     Attributes:
         losses: the loss of each text line (CTC), or of each character and ``</s>`` (NRTR).
-        label: class ids [n, L] of these lines, padded.
-        lengths: number of characters of each, [n].
-        frames: T of each, [n].
+        label: class ids of these lines, [n, L], padded.
+        lengths: number of characters of each line, [n].
+        frames: T of each line, [n].
         counts: frequency of each class in the labels of whole batches, [C].
     """
 
@@ -297,14 +298,14 @@ def head_losses(logits: Any, label: Any, lengths: Any, is_ctc: bool) -> HeadLoss
 
     Args:
         logits: [B, T, C].
-        label: class ids [B, L], of NRTR with ``<s>`` and ``</s>``.
+        label: class ids [B, L]; those of NRTR have ``<s>`` and ``</s>``.
         lengths: characters of each label.
         is_ctc: True for a CTC head, False for a decoder.
     """
     counts = np.bincount(label.numpy().ravel(), minlength=logits.shape[-1])
     counts[: 1 if is_ctc else END_ID + 1] = 0
     lengths = lengths.reshape([-1]).astype("int64")
-    # a decoder with as many positions as its label does not predict the next character
+    # A decoder whose output is as long as its label does not predict the next character.
     is_next = paddle.full([len(label)], logits.shape[1] < label.shape[1])
     rows = (
         (frames_needed(label, lengths) <= logits.shape[1] if is_ctc else is_next).nonzero().flatten()[:_ROWS]

@@ -18,8 +18,8 @@ class EarlyStop(Hook):
     All processes stop at the same step, and the run counts as finished. Checkpoints store the count for a resumed run.
 
     Args:
-        patience: evaluations.
-        min_delta: an evaluation is better if it exceeds the best by more than this; None: 0.
+        patience: number of evaluations.
+        min_delta: an evaluation is better if it exceeds the best by more than this; None for 0.
     """
 
     def __init__(self, patience: int, min_delta: float | None = None) -> None:

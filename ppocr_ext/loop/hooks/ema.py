@@ -42,7 +42,7 @@ class Ema(Hook):
     bit those of a run without an average.
 
     Args:
-        decay: from 0 to 1.
+        decay: the share d of the average that stays at each step, from 0 to 1.
     """
 
     def __init__(self, decay: float) -> None:
@@ -52,7 +52,8 @@ class Ema(Hook):
     def on_start(self, run: Run, position: Position) -> None:
         self._tensors = averaged_tensors(run.network, run.frozen)
         self._optimizer = run.optimizer
-        self._raw: dict[str, Any] | None = None  # during an evaluation
+        # The trained weights, while the averages stand in their place in an evaluation.
+        self._raw: dict[str, Any] | None = None
         if position.global_step and EMA not in run.hook_states:
             LOG.info("Global.ema: the checkpoint has no average; it begins with the weights of this step")
         self._updates = int(run.hook_states.get(EMA, {}).get("updates", 0))
@@ -77,13 +78,13 @@ class Ema(Hook):
 
     @paddle.no_grad()
     def on_step(self, step: StepDone) -> None:
-        # the norm is infinite where mixed precision skips a step
+        # Mixed precision skips a step whose norm is infinite.
         if not (step.applied and step.is_whole and math.isfinite(step.values.get("grad_norm", 0.0))):
             return
         count = self._updates
         weight = paddle.full([], 1.0 - min(self._decay, (1 + count) / (10 + count)))
         for name, tensor in self._current().items():
-            # one by one: Paddle's operators on lists of tensors would change the weights too
+            # One by one, since Paddle's operators on lists of tensors would change the weights too.
             self._average[name].lerp_(tensor, weight)
         self._updates += 1
 

@@ -44,7 +44,7 @@ class ExportHook(Hook):
         except Exception as error:
             LOG.warning("no inference model: %s Again: %s", end_text(error), again)
         finally:
-            paddle.set_device(device)  # the network was loaded on the CPU
+            paddle.set_device(device)  # loading a network on the CPU has changed the device
 
     def _export(self, weights: list[str], output: Path, again: str) -> None:
         """Export the checkpoint; ``again`` is the command that does the same."""
@@ -56,7 +56,7 @@ class ExportHook(Hook):
             if error.code not in _WITHOUT_ONNX:
                 raise
             exported = export_trained(config, output, force=True, format="paddle", host_path=host_path)
-            # without the packages, the user does not want ONNX
+            # A user without the packages does not want ONNX, so this is no warning.
             level, again = (
                 (logging.INFO, "")
                 if missing_packages(FORMATS["onnx"].packages)

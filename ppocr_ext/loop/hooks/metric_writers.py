@@ -71,7 +71,7 @@ class LineScalars:
         kind = line["kind"]
         scalars = {f"{kind}/{name}": value for name, value in line.items() if name not in _NOT_SCALARS}
         parts = line.get("losses") or {}
-        if len(parts) > 1:  # a single part is the loss
+        if len(parts) > 1:  # a single part equals the loss, which has a curve already
             scalars |= {f"loss/{short_loss_name(name)}": value for name, value in parts.items()}
         value = line.get(self._indicator) if kind == "eval" else None
         if value is not None:
@@ -118,7 +118,7 @@ class TensorBoardWriter(_FileWriter):
     files = "events.out.tfevents.*"
 
     def _make(self, package: ModuleType, logs: Path) -> Any:
-        # an open TensorBoard then drops what it has read from this step on
+        # purge_step makes an open TensorBoard drop what it has read from this step on.
         return package.SummaryWriter(str(logs), purge_step=0, flush_secs=_FLUSH_SECONDS)
 
     def _text_of(self, yaml: str) -> str:
@@ -156,7 +156,7 @@ class WandbWriter(Writer):
                 f"wandb: found {section!r}, expected a section with keys such as project and name.",
                 code="bad_value",
             )
-        # PaddleOCR's keys are those of wandb.init, but for `save_dir`
+        # PaddleOCR's keys are those of wandb.init, except `save_dir`.
         options = {key: value for key, value in section.thaw().items() if value is not None}
         id_file = folder / _ID_FILE
         if config.settings.checkpoints and id_file.is_file():

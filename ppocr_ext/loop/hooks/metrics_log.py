@@ -31,7 +31,7 @@ class Window:
     """Add up the values of steps; the losses stay on the device until :meth:`close` returns their means.
 
     Args:
-        state: the state of a window to continue in a resumed run; images and time are counted anew.
+        state: the state of a window that a resumed run continues. Its images and time are counted anew.
     """
 
     def __init__(self, state: Mapping[str, Any] | None = None) -> None:
@@ -52,7 +52,7 @@ class Window:
         for name, value in step.losses.items() if step.applied else ():
             self._sums[name] = self._sums[name] + value if name in self._sums else value
         for name, number in step.values.items() if step.applied else ():
-            if math.isfinite(number):  # the norm is infinite where mixed precision skips a step
+            if math.isfinite(number):  # mixed precision skips a step whose norm is infinite
                 self._values.setdefault(name, []).append(number)
         self.steps += 1
         self._images += step.images
@@ -101,7 +101,7 @@ class MetricsLog(Hook):
 
     Args:
         every: steps in a window.
-        writers: opened, given all lines, and closed by this hook.
+        writers: the writers, which this hook opens, gives all lines, and closes.
     """
 
     def __init__(self, every: int, writers: Sequence[Writer] = ()) -> None:
@@ -148,7 +148,7 @@ class MetricsLog(Hook):
             for writer in self._writers:
                 ends.callback(writer.close, outcome)
             ends.callback(self._file.close)
-            # the mean of a few steps would be a spike in the curves
+            # The mean of a few steps would be a spike in the curves.
             if 2 * self._window.steps >= self._every:
                 self._write("train", outcome.position, self._window.close()[0])
 
@@ -195,7 +195,7 @@ class ProgressBar(Hook):
 
     def __init__(self, every: int) -> None:
         self._every = every
-        self._seconds = 0.0  # of one step, smoothed, for the time left
+        self._seconds = 0.0  # of one step, smoothed; the time left is computed from it
 
     def on_start(self, run: Run, position: Position) -> None:
         self._indicator = run.metric.main_indicator
@@ -207,7 +207,7 @@ class ProgressBar(Hook):
             LOG.info("acc of the evaluations: %s", note)
         if done:
             LOG.info("resuming after step %d of %d", done, total)
-        # disable=None: no bar unless standard error is a terminal
+        # disable=None shows the bar only if standard error is a terminal.
         self._bar = tqdm(total=total, initial=done, unit="step", dynamic_ncols=True, disable=None)
 
     def on_step(self, step: StepDone) -> None:
@@ -226,15 +226,15 @@ class ProgressBar(Hook):
         total = position.total_steps
         left = datetime.timedelta(seconds=round((total - done) * self._seconds))
         line = f"{epoch}  step {done}/{total}  {text}  eta {left}"
-        # if the terminal has a bar, the line goes to the log file only
+        # A terminal with a bar does not need the line, so only the log file gets it.
         LOG.info(line, extra={"file_only": not self._bar.disable})
 
     def on_eval(self, result: EvalDone) -> None:
-        # measurements of hooks are in metrics.jsonl only
+        # Measurements of hooks are in metrics.jsonl only.
         names = [name for name in result.metrics if name != "fps" and not name.startswith("nrtr_")]
         numbers = ", ".join(metric_text(name, result.metrics[name]) for name in names if "_epoch" not in name)
         value = float(result.metrics.get(self._indicator, 0.0))
-        # the host saves `best_accuracy` also for an equal value
+        # The host saves `best_accuracy` for an equal value too, so it cannot tell whether this one is better.
         mark = "  (best so far)" if value > self._best else ""
         self._best = max(self._best, value)
         when = f"step {result.position.global_step}{' (the start weights)' if result.is_start else ''}"

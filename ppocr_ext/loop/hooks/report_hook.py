@@ -64,7 +64,7 @@ class NrtrReader:
         was_training = model.training
         model.eval()
         try:
-            # not as a decorator: after a recursive call, Paddle's decorator leaves gradients switched off
+            # Not as a decorator: after a recursive call, Paddle's decorator leaves gradients switched off.
             with (
                 paddle.no_grad(),
                 paddle.amp.auto_cast(
@@ -75,7 +75,7 @@ class NrtrReader:
                     dtype=amp.dtype,
                 ),
             ):
-                # not the instance's `forward`, which may be compiled anew for each shape
+                # Not the instance's `forward`, which may be compiled, and then anew for each shape.
                 output: Any = BaseModel.forward(
                     self._network, paddle.to_tensor(np.stack(padded)), request=_GREEDY
                 )
@@ -87,7 +87,7 @@ class NrtrReader:
         return [read_sequence(*each, self._run.charset).text for each in sequences]
 
 
-# each with its image as the model got it: float [channels, height, width]
+# An entry of samples.json, and the image as the model got it: float [channels, height, width].
 Samples = SampleSelection[tuple[dict[str, Any], np.ndarray]]
 
 
@@ -117,7 +117,8 @@ class ReportHook(Hook):
     def on_start(self, run: Run, position: Position) -> None:
         self._folder = run.folder
         self._nrtr = NrtrReader(run)
-        self._seen: Samples = SampleSelection()  # up to the last `get_metric`
+        # Samples of the last evaluation that has ended, at `get_metric`.
+        self._seen: Samples = SampleSelection()
         self._passing: Samples = SampleSelection()
 
     def wrap_metric(self, metric: Any) -> Any:
@@ -132,7 +133,7 @@ class ReportHook(Hook):
             label = str(truth[0])
             confidence = float(read[1])
             right = self._is_right(text, label)
-            if not text or not math.isfinite(confidence):  # a mean over no characters
+            if not text or not math.isfinite(confidence):  # the mean over no characters is NaN
                 confidence = 0.0
             entry = {"label": label, "text": text, "confidence": round(confidence, 4), "right": right}
             self._passing.add(right, confidence, partial(_kept, entry, image))

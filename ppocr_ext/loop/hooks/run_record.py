@@ -110,13 +110,13 @@ class RunRecord(Hook):
 
 def _write_configs(run: Run) -> None:
     config = run.config
-    # run.json has the checkpoint that this run resumes from
+    # A run from this config must not resume; run.json names the checkpoint that this run resumes from.
     if config.settings.checkpoints:
         config = config.with_values({"Global.checkpoints": None})
     if run.official_weights:  # with a place of its own, since computed values are not read back
         records = Config(run.official_weights, "the weights that were loaded")
         config = config.with_values({"Global.official_weights": records})
-    # tell a user who edits a computed value why that has no effect
+    # Tell a user who edits a computed value why that has no effect.
     note = "\n# Computed again when this file is read; to set one of these by hand, take its path out.\ncomputed:"
     write_text(run.folder / "config.yml", config.to_yaml().replace("\ncomputed:", note, 1))
     _write_json(run.folder / "host_config.json", run.host_config)

@@ -28,7 +28,7 @@ class TeacherCheck(Hook):
     """
 
     def on_start(self, run: Run, position: Position) -> None:
-        # not `run.frozen_digests`: mixed precision may have cast the weights since
+        # Not `run.frozen_digests`, since mixed precision may have cast the weights after they were taken.
         self.digests = {name: state_digest(run.sub_model(name)) for name in sorted(run.frozen)}
         self._run = run
 
@@ -97,7 +97,7 @@ class WeightChange(Hook):
             )
 
     def on_step(self, step: StepDone) -> None:
-        norm = step.values.get("grad_norm", math.inf)  # infinite where mixed precision skips a step
+        norm = step.values.get("grad_norm", math.inf)  # mixed precision skips a step whose norm is infinite
         if self._steps == STEPS or not step.applied or not math.isfinite(norm):
             return
         if step.lr > self._highest:

@@ -40,7 +40,7 @@ class NormedConv(nn.Layer):
     Attributes:
         names: the names of convolution and BatchNorm in checkpoints.
         first_kernel: makes the initializer of the kernel.
-        norm_decay: weight decay of the BatchNorm: 0 in most of PP-OCR's networks; None: the optimizer's.
+        norm_decay: weight decay of the BatchNorm, 0 in most of PP-OCR's networks; None for the optimizer's.
     """
 
     names = ("conv", "bn")

@@ -59,7 +59,7 @@ class PatchEmbedding(nn.Layer):
 
 
 def window_mask(grid: Size, window: Sequence[int]) -> np.ndarray:
-    """Return [1, 1, N, N]: 0 if a token is within the window of the other, else ``HIDDEN``."""
+    """Return a mask [1, 1, N, N]: 0 for a token within the window of the other, ``HIDDEN`` for all others."""
     rows, columns = np.divmod(np.arange(grid[0] * grid[1]), grid[1])
     near = np.ones((rows.size, rows.size), bool)
     for places, size in ((rows, window[0]), (columns, window[1])):

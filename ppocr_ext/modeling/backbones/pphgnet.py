@@ -154,8 +154,8 @@ B4_STAGES: tuple[tuple[int, int, int, int, Stride, bool, int], ...] = (
     (512, 192, 1024, 3, (2, 1), True, 5),
     (1024, 384, 2048, 1, (2, 1), True, 5),
 )
-LAYERS = 6  # of a block
-CLASSES = 1000  # of the ImageNet layer in official weights
+LAYERS = 6  # number of layers of a block
+CLASSES = 1000  # outputs of the ImageNet layer, which official weights have
 
 
 class HGStem(nn.Layer):

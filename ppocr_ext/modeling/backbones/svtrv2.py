@@ -144,9 +144,9 @@ class PatchEmbedding(nn.Layer):
 
 
 class LastStage(nn.Layer):
-    """Apply the mean over the height, a linear layer, Hardswish and dropout.
+    """Take the mean over the height, then apply a linear layer, Hardswish and dropout.
 
-    PaddleOCR's dropout here scales by 1 - ``drop`` in evaluation.
+    As in PaddleOCR, the dropout scales its input in evaluation, by 1 - ``drop``, instead of in training.
     """
 
     has_dropout = True
@@ -290,9 +290,10 @@ class SVTRv2(nn.Layer):
             images: [B, in_channels, H, W].
 
         Returns:
-            [B, out_channels, 1, W / 8] with ``use_pool``; [B, W / 4, out_channels] with ``last_stage``
-            alone; [B, out_channels, H', W'] with ``feat2d`` or if the last block is Conv; else
-            [B, H' * W', out_channels].
+            With ``use_pool``: [B, out_channels, 1, W / 8].
+            With ``last_stage`` alone: [B, W / 4, out_channels].
+            With ``feat2d``, or if the last block is Conv: [B, out_channels, H', W'].
+            Otherwise: [B, H' * W', out_channels].
         """
         tokens, size = self.pope(images)
         for stage in self.stages:

@@ -171,7 +171,7 @@ class Embeddings(nn.Layer):
 
 
 def causal_mask(length: int | Tensor) -> Tensor:
-    """Return float32 [1, 1, length, length]: ``HIDDEN`` for later characters, else 0."""
+    """Return a mask, float32 [1, 1, length, length]: ``HIDDEN`` for later characters, 0 for the others."""
     hidden = paddle.full([length, length], HIDDEN, dtype="float32")
     return paddle.triu(hidden, diagonal=1).unsqueeze([0, 1])
 

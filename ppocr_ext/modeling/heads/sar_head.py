@@ -13,7 +13,7 @@ from ppocr_ext.modeling.head_request import HeadRequest, default_request
 from ppocr_ext.modeling.layers import HIDDEN
 from ppocr_ext.registry import HEADS
 
-LAYERS = 2  # of both LSTMs
+LAYERS = 2  # number of layers of both LSTMs
 
 
 class SARFeature(nn.Layer):
@@ -34,7 +34,7 @@ class SARFeature(nn.Layer):
         self.linear = nn.Linear(self.out_channels, self.out_channels)
 
     def forward(self, features: Tensor, widths: Tensor | None) -> Tensor:
-        """Map [B, C, H, W] to [B, out_channels]; `widths` [B]: the columns that show text; None: all."""
+        """Map [B, C, H, W] to [B, out_channels]; `widths` [B] is the number of columns that show text, None for all."""
         columns = F.max_pool2d(features, [features.shape[2], 1]).squeeze(2).transpose([0, 2, 1])
         steps, _ = self.rnn_encoder(columns)
         if widths is None:
@@ -47,7 +47,8 @@ class SARDecoder(nn.Layer):
     """Run an LSTM that attends to all places of the features at each step.
 
     Args:
-        classes: characters, `<UKN>`, the mark of both ends, and the padding, which is never predicted.
+        classes: number of classes: characters, `<UKN>`, the mark of both ends, and the padding, which is never
+            predicted.
         in_channels: channels of the features.
         width: the size of the line's feature, the embeddings and the LSTM.
         attention: width of the attention.
@@ -186,15 +187,17 @@ class SARHead(nn.Layer):
         targets: Sequence[Tensor] | None = None,
         request: HeadRequest | None = None,
     ) -> Tensor:
-        """Classify characters, with teacher forcing or greedily.
+        """Score the labels, or read greedily.
 
         Args:
             features: [B, C, H, W].
-            targets: [labels [B, L], lengths, …, valid ratios [B]]: the share of the image's width that shows text.
-            request: `decode` or `probabilities` reads greedily; otherwise the labels are the inputs.
+            targets: [labels [B, L], lengths, …, valid ratios [B]], in the order of PaddleOCR's loader. A valid ratio is
+                the share of the image's width that is not padding.
+            request: with `decode` or `probabilities` the head reads greedily; otherwise it scores the labels.
 
         Returns:
-            Logits [B, L, n + 1] after each label, or probabilities [B, max_text_length, n + 1].
+            Logits [B, L, n + 1] of the character after each entry of the labels, or the probabilities
+            [B, max_text_length, n + 1] of the characters that are read.
 
         Raises:
             ModelError: the labels are missing.

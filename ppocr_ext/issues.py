@@ -1,4 +1,4 @@
-"""Issues: the checks of config, labels and environment report all of them at once."""
+"""Issues, which the checks of config, labels and environment report all at once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Issue:
 
     Attributes:
         code: stable name of the kind of issue, such as ``"unknown_key"``.
-        level: ``"error"``: the run cannot start, or would not be what the config says; ``"warning"``: it can start.
+        level: ``"error"`` if the run cannot start, or would not be what the config says; ``"warning"`` if it can start.
         path: the config key, as ``"Global.epoch_num"``; empty for the config as a whole.
         where: the place of the value, as ``"my.yml:12"`` or ``"-o Global.epoch_num=3"``; empty if unknown.
         message: what is wrong, and how to fix it.

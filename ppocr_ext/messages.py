@@ -1,4 +1,4 @@
-"""Make messages for any exception, also from Paddle or from a worker process of a loader; and parts of messages."""
+"""Make messages for any exception, also from Paddle or a worker process of a loader, and parts of messages."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ INSTALL_PADDLE = "pip install 'ppocr-ext[cpu]'"
 INSTALL_ONNX = "pip install 'ppocr-ext[onnx]'"
 DEBUG = "(run again with --debug to see where)"
 _WORKER = re.compile(r"DataLoader worker\(\d+\) caught \w+ with message:\n")
-# last line of a traceback: the exception's dotted name, then its message
+# The last line of a traceback: the exception's dotted name, then its message.
 _LAST_LINE = re.compile(r"^(?P<type>[A-Za-z_][\w.]*): (?P<message>.*)", re.MULTILINE | re.DOTALL)
 _PADDLE_ERROR = re.compile(r"^\([A-Z]\w+\) ")
-# places in Paddle's source and hints for its authors
+# Places in Paddle's source, and hints for its authors.
 _PADDLE_NOISE = re.compile(r"\s*\[Hint: .*|\s*\(at [^()]*:\d+\)|\s*\[operator < [^<>]* > error\]", re.DOTALL)
-# all of Unicode's category "Cc" except tab and line feed, line and paragraph separators, characters that change the
-# direction of text, and halves of surrogate pairs
+# All of Unicode's category "Cc" except tab and line feed, line and paragraph separators, characters that change the
+# direction of text, and halves of surrogate pairs.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _REPLACED = re.compile(r"\\u[0-9a-f]{4}")
 _LINE_START = 1500  # characters that a message keeps of a very long line
@@ -116,7 +116,7 @@ def is_misspelling(name: str, known: Iterable[str]) -> bool:
 
 
 def error_text(error: BaseException) -> str:
-    """Return the message for a user: what happened, and the fix if it is known.
+    """Return the message for a user, which says what happened, and the fix if it is known.
 
     The message for an unexpected exception says that ``--debug`` shows where it was raised.
     """
@@ -162,7 +162,7 @@ def _paddle_message(text: str) -> str:
 
 
 def _without_traceback(text: str) -> tuple[str, str]:
-    """Return (exception, message) from the traceback that a worker process sent; else ``("", text)``."""
+    """Return (exception, message) from the traceback that a worker process sent, or ``("", text)`` without one."""
     if not _WORKER.match(text):
         return "", text
     last = _LAST_LINE.search(text.rpartition('\n  File "')[2])

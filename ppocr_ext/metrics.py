@@ -1,4 +1,4 @@
-"""Metrics by PaddleOCR's names: the accuracy of one model, or of several sub-models.
+"""Metrics by PaddleOCR's names, for one model or several sub-models.
 
 ``confusions`` and the report's count over a predictions file compare whole texts, so spaces count there.
 """
@@ -111,7 +111,7 @@ class RecMetric:
         return compared == expected
 
     def _compared(self, text: str, label: str) -> tuple[str, str]:
-        """Return the compared parts of both texts; without the filter if it removes all of both."""
+        """Return the compared parts of both texts. The filter is not used if it would remove all of both."""
         pair = self.normalise(text), self.normalise(label)
         return pair if any(pair) else (self._without_spaces(text), self._without_spaces(label))
 
@@ -149,7 +149,7 @@ class DistillationMetric:
     Args:
         key: the sub-model that decides which checkpoint is the best.
         base_metric_name: the metric of one model.
-        main_indicator: which of its numbers decides.
+        main_indicator: the number of the base metric that decides which checkpoint is the best.
         has_space: whether the dictionary has the space. A run gives it, not a config.
         options: options of the base metric (``ignore_space``, ``is_filter``, …).
 
@@ -218,7 +218,7 @@ class DistillationMetric:
         return numbers
 
     def is_right(self, text: str, label: str) -> bool:
-        """Return True if the base metric counts ``text`` as correct; without ``is_right``, if both are equal."""
+        """Return True if the base metric counts ``text`` as correct; one without ``is_right`` compares both texts."""
         return bool(getattr(self._empty, "is_right", str.__eq__)(text, label))
 
     def reset(self) -> None:

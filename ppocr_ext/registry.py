@@ -127,7 +127,7 @@ class Registry:
         return name in self._own
 
     def get(self, name: str) -> Callable[..., Any]:
-        """Return the component ``name``: ours first, then the host's.
+        """Return our component ``name``, or the host's if we have none.
 
         Raises:
             UnknownComponentError: neither has it; the message lists the names of both.
@@ -172,7 +172,7 @@ class Registry:
     def build(self, name: str, options: Mapping[str, Any], **injected: Any) -> Any:
         """Construct the component ``name`` from the ``options`` of a config, which are not changed.
 
-        ``injected`` are values of the program (``in_channels``, …): they are passed only if the constructor takes them.
+        ``injected`` are values of the program (``in_channels``, …). They are passed only if the constructor takes them.
         """
         component = self.get(name)
         chosen = known_options(component, options, f"{self.kind} {name}")
@@ -188,7 +188,7 @@ class Registry:
 def known_options(component: Callable[..., Any], options: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Return the entries of ``options`` that ``component`` takes.
 
-    An unknown key is an error if it is near a known key. Any other is skipped with a warning, since PaddleOCR's
+    An unknown key is an error if it is near a known key. Otherwise it is skipped with a warning, since PaddleOCR's
     official configs have keys that its constructors ignore.
 
     Raises:

@@ -17,7 +17,7 @@ from ppocr_ext.characters.center_table import CenterTable
 from ppocr_ext.characters.look_alikes import code_points, is_invisible
 from ppocr_ext.synth.lines.fonts import package_folder
 
-# fonts of matplotlib that are not for text: they draw boxes, or formulas with their own codes
+# Fonts of matplotlib that are not for text: they draw boxes, or formulas with their own codes.
 _NO_TEXT = ("Last Resort", "cmb", "cmex", "cmmi", "cmr", "cmss", "cmsy", "cmtt", "STIXNonUnicode", "STIXSize")
 _MAX_LABELS = 400  # characters that are drawn as text; those of the pairs come first
 
@@ -93,7 +93,7 @@ def fonts_for(labels: Sequence[str]) -> Mapping[str, font_manager.FontProperties
             break
     fonts: dict[str, font_manager.FontProperties] = {}
     while able:
-        best = max(able, key=lambda file: len(able[file]))  # the first of equals
+        best = max(able, key=lambda file: len(able[file]))  # of equal fonts, the first one
         font = font_manager.FontProperties(fname=best)
         fonts |= dict.fromkeys(able.pop(best), font)
         able = {file: rest for file, found in able.items() if (rest := [n for n in found if n not in fonts])}

@@ -31,7 +31,7 @@ class CenterPair:
 
     Attributes:
         first, second: the characters.
-        distance: between their centers.
+        distance: the distance of their centers.
         ratio: the distance in standard deviations (the root of the mean of both variances). For a character with fewer
             than ``FEW_FRAMES`` frames, the median variance of the others is used.
     """
@@ -77,7 +77,7 @@ def _known_variance(table: CenterTable, rows: np.ndarray) -> np.ndarray | None:
 
 
 def _near(centers: np.ndarray, variance: np.ndarray, count: int) -> Iterator[tuple[int, int]]:
-    """Yield rows i < j of the ``count`` pairs with the smallest ratios, approximately, since computed in float32."""
+    """Yield rows i < j of the ``count`` pairs with the smallest ratios, which are approximate, since in float32."""
     moved = (centers - centers.mean(axis=0)).astype(np.float32)  # near 0, where float32 is exact enough
     norms = np.einsum("kd,kd->k", moved, moved)
     width = variance.astype(np.float32)

@@ -1,6 +1,6 @@
 """Run a recogniser over the samples of a split, and add its features up by character.
 
-Sums and counts add up: those of several processes, or of two parts of the data, give the centers of all.
+Sums and counts add up, so those of several processes, or of two parts of the data, give the centers of all.
 """
 
 from __future__ import annotations
@@ -58,8 +58,10 @@ class CenterAccumulator:
         feat_dim: D, features of a frame.
 
     Attributes:
-        sums: float64 [C, D]; ``counts``: int64 [C]; ``squares``: float64 [C], of the features.
-        samples: samples that were read; ``correct``: those read correctly.
+        sums: float64 [C, D], sums of the features.
+        counts: int64 [C], numbers of frames.
+        squares: float64 [C], sums of the squared norms of the features.
+        samples, correct: number of samples that were read, and that were read correctly.
     """
 
     def __init__(self, classes: int, feat_dim: int) -> None:
@@ -192,12 +194,12 @@ def classes_of_frames(
         logits: [B, T, C] of the CTC head.
         labels: int [B, L], class ids, padded after ``lengths``.
         lengths: int [B].
-        frames: ``argmax``: the most probable class of a frame, in samples read correctly (PaddleOCR's definition);
-            ``aligned``: the class that CTC forced alignment of the label gives it, in all samples that fit.
+        frames: ``argmax`` gives a frame its most probable class, in samples read correctly (PaddleOCR's definition).
+            ``aligned`` gives it the class of CTC forced alignment of the label, in all samples that fit.
         all_lines: with ``argmax``, samples read wrongly count too.
 
     Returns:
-        int64 [B, T], ``-1`` for a frame that is skipped; bool [B].
+        int64 [B, T], the classes, ``-1`` for a skipped frame; bool [B], whether each sample is read correctly.
     """
     best = best_classes(logits).numpy()
     correct = read_correctly(best, labels.numpy(), lengths.numpy().reshape(-1))
@@ -217,7 +219,7 @@ def config_of_model(config: Config, name: str | None, split: str) -> tuple[Confi
     Args:
         config: a training config of one model, or of a distillation.
         name: the sub-model; None: that of ``Metric.key``, or ``Student``.
-        split: ``train``: the samples of ``Train`` with the transforms of ``Eval``; ``eval``: those of ``Eval``.
+        split: ``train`` for the samples of ``Train`` with the transforms of ``Eval``, ``eval`` for those of ``Eval``.
 
     Returns:
         The config, and the sub-model's name (None for a config of one model).
@@ -227,7 +229,7 @@ def config_of_model(config: Config, name: str | None, split: str) -> tuple[Confi
         WeightsError: the checkpoint cannot be read, or holds only other sub-models.
     """
     single, name = single_recogniser(config, name)
-    # features are read from the network, without decoder and metric
+    # Features are read from the network, without decoder and metric, so no dry step is needed.
     values: dict[str, Any] = {"Global.dry_step": False}
     if split == "train":
         values["Eval"] = _training_samples(config)
@@ -327,7 +329,7 @@ class CollectOptions:
 
 
 def collect(run: Run, options: CollectOptions) -> CenterAccumulator:
-    """Run once over the samples of ``run.eval_loader``; return the sums of all processes.
+    """Run once over the samples of ``run.eval_loader``, and return the sums of all processes.
 
     Each process takes a share of the batches.
 
@@ -403,7 +405,7 @@ def _run_batches(
 def _reader(run: Run, options: CollectOptions) -> Iterator[Callable[[Tensor], tuple[Tensor, Tensor]]]:
     """Yield a function that returns features [B, T, D] and logits [B, T, C] of images.
 
-    The compiled network computes them if there is one, else the network itself.
+    The compiled network computes them, or the network itself if none is compiled.
     """
     count = len(run.eval_loader.dataset)
     compiled = model_to_evaluate(run, run.model, min(count, options.limit or count), _REQUEST)

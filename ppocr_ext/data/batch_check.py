@@ -1,6 +1,6 @@
-"""Check the labels of a batch before it is trained on: wrong labels give a wrong loss without an error.
+"""Check the labels of a batch before it is trained on, since wrong labels give a wrong loss without an error.
 
-The check runs where a batch is put together: in CPU memory, and in the worker processes if there are any.
+The check runs where a batch is put together, in CPU memory, and in the worker processes if there are any.
 Imports no Paddle.
 """
 
@@ -30,12 +30,12 @@ FramesOfSize = Callable[[int, int], int | None]  # height and width of a batch's
 
 
 def ctc_label_error(labels: np.ndarray, lengths: np.ndarray, classes: int) -> str | None:
-    """Return what is wrong with the CTC labels of a batch, the fix, and the label; None if all are good.
+    """Return a message with what is wrong with the CTC labels of a batch, the fix, and the label; None if all are good.
 
     Args:
-        labels: int [B, L], padded; entries behind a label's length are not checked.
+        labels: int [B, L], padded. Entries behind a label's length are not checked.
         lengths: int [B].
-        classes: C: a label has the classes 1 to C - 1, since 0 is the blank.
+        classes: C. A label has the classes 1 to C - 1, since 0 is the blank.
     """
     if not lengths.any():
         return "no label of the batch has a character. Fix: remove lines with empty labels."
@@ -91,8 +91,8 @@ class BatchLabelCheck:
         layout: positions of label and length in a sample.
         classes: C of the CTC head.
         limit: how many samples may be misfits.
-        second_classes: classes of the second label (NRTR, SAR); None: it is not checked.
-        frames: returns T for an image size; None: frames are not checked.
+        second_classes: number of classes of the second label (NRTR, SAR); None if it is not checked.
+        frames: returns T for an image size; None if frames are not checked.
         fixed_by: config paths of ``train_frames`` that give T at any width.
     """
 
@@ -119,7 +119,7 @@ class BatchLabelCheck:
         self._at_least = min(_AT_LEAST, samples)
 
     def __call__(self, samples: Sequence[Any]) -> None:
-        """Check ``samples``, lists as KeepKeys makes them; samples of another form are not checked.
+        """Check ``samples``, which are lists as KeepKeys makes them. Samples of another form are not checked.
 
         Raises:
             DataError: a sample has too few entries, a label has the blank or a class that does not exist, no label

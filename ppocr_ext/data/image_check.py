@@ -62,7 +62,7 @@ class ImageFolder:
         return read_at_most(self.path(name), most_image_bytes(self._max_pixels))
 
     def is_whole(self, name: str) -> bool:
-        """Return True if an image is surely allowed and whole, by its header; if False, :meth:`issue` decides."""
+        """Return True if the header shows that an image is allowed and whole. If False, :meth:`issue` decides."""
         path = name if name.startswith("/") else self._start + name
         if self._root is not None and not self._real.get(path.rpartition("/")[0], "").startswith(self._root):
             return False
@@ -85,7 +85,7 @@ class ImageFolder:
         return True
 
     def issue(self, names: tuple[str, ...]) -> SampleIssue | None:
-        """Return the first issue of the images ``names``; each must be good, since any of them may be drawn."""
+        """Return the first issue of the images ``names``, which must all be good, since any of them may be drawn."""
         for name in names:
             path = self.path(name)
             issue = self._outside(path) or image_issue(path, self._check, self._max_pixels)
@@ -110,7 +110,7 @@ class ImageFolder:
         return SampleIssue("outside_data_dir", f"{path} is outside data_dir {self._data_dir}{link}")
 
     def _real_path(self, path: str) -> str:
-        """Return the path without symbolic links; the real path of a folder is looked up once."""
+        """Return the path without symbolic links. The real path of a folder is looked up once."""
         folder, _, name = path.rpartition("/")
         if name in ("", ".", "..") or islink(path):
             return realpath(path)
@@ -185,7 +185,7 @@ def _issue(
     check: ImageCheck,
     max_pixels: int,
 ) -> SampleIssue | None:
-    """Return why an image of ``size`` bytes is not usable; all of it is read only if its ends do not tell."""
+    """Return why an image of ``size`` bytes is not usable. All of it is read only if its ends do not tell."""
     if not size:
         return SampleIssue("broken_image", f"{name} is empty")
     if check == "none":

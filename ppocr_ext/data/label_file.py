@@ -33,12 +33,12 @@ class LabelLine(NamedTuple):
     Attributes:
         number: line number in the file, or number of the sample, from 1.
         content: the line without its end, as it is written to a filtered copy.
-        images: the paths as they stand in the file; more than one only in the list form.
+        images: the paths as they stand in the file. Only the list form has more than one.
         label: the text.
         extra: the columns after the label.
-        issue: why the line cannot be read (the other fields are then empty), else None.
-        altered: True if a byte order mark or a carriage return was removed; PaddleOCR's reader leaves both in the
-            path or the label.
+        issue: why the line cannot be read; the other fields are then empty. None if it can be read.
+        altered: True if a byte order mark or a carriage return was removed. PaddleOCR's reader leaves both in the path
+            or the label.
     """
 
     number: int
@@ -53,7 +53,7 @@ class LabelLine(NamedTuple):
 def read_label_file(
     path: str | Path, delimiter: str = "\t", *, ds_width: bool = False
 ) -> Iterator[LabelLine]:
-    """Yield the lines of a label file in their order; a line that cannot be read has an ``issue``.
+    """Yield the lines of a label file in their order. A line that cannot be read has an ``issue``.
 
     Args:
         path: the label file, UTF-8.
@@ -68,7 +68,7 @@ def read_label_file(
 
 
 def read_raw_lines(path: str | Path) -> Iterator[bytes]:
-    """Yield the lines of a label file as they are, each with its end; only the start of a line that is too long.
+    """Yield the lines of a label file as they are, each with its end. Of a line that is too long, yield only the start.
 
     Raises:
         DataError: as :func:`read_label_file`.
@@ -171,14 +171,14 @@ def _short(text: str, limit: int = 60) -> str:
 
 
 def quotes_hint(column: str) -> str:
-    """Return a hint if a column is in quotes, as programs write CSV; else an empty text."""
+    """Return a hint if a column is in quotes, as programs write CSV; empty if it is not."""
     # A label with a comma was split there, so its closing quotation mark is missing.
     quoted = len(column) > 1 and column[0] == '"' and '"' not in column[1:-1]
     return "; the columns are in quotes, as in CSV: write them without" if quoted else ""
 
 
 def write_label_file(path: str | Path, rows: Iterable[tuple[str, str]]) -> int:
-    """Write ``(image path, label)`` rows, atomically; return how many there were.
+    """Write ``(image path, label)`` rows atomically, and return how many there were.
 
     Raises:
         DataError: a path or a label is empty, or contains a tab or a line end, and could not be read again.

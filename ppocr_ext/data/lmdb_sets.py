@@ -26,7 +26,7 @@ class LmdbSet:
     Attributes:
         path: its folder.
         count: samples in it, by its own ``num-samples``.
-        environment: the environment of the package ``lmdb``; shared by all readers of this folder in this process.
+        environment: the environment of the package ``lmdb``, which all readers of this folder in this process share.
         transaction: a read transaction, for one thread at a time.
     """
 
@@ -108,7 +108,7 @@ def _open(folder: Path) -> LmdbSet:
 
 
 def check_complete(folder: Path, environment: Any) -> None:
-    """Refuse an open LMDB whose file is truncated: reading behind its end would kill the process (SIGBUS).
+    """Refuse an open LMDB whose file is truncated, since reading behind its end would kill the process (SIGBUS).
 
     Raises:
         DataError: it is truncated; the LMDB is closed.

@@ -103,7 +103,7 @@ class LoadFailures:
 
 
 class _AnotherSampleError(Exception):
-    """The host's dataset has asked itself for another sample, since the one at this index has failed."""
+    """Raised when the host's dataset asks itself for another sample, since the one at this index has failed."""
 
 
 class _HostLog:
@@ -162,7 +162,7 @@ class _ReportingTransform:
 
 
 class _Reporting(_Dataset):
-    """The first base class of what :func:`report_failures` returns; its arguments are class attributes."""
+    """The first base class of the class that :func:`report_failures` returns, with its arguments as attributes."""
 
     def __init__(self, config: Any, mode: str, logger: Any, seed: int | None = None) -> None:
         self._inside = False
@@ -220,7 +220,7 @@ def report_failures(
     Args:
         base: a dataset class of the host: ``(config, mode, logger, seed)``.
         failures: counts the samples.
-        key: returns what identifies a sample (dataset, index).
+        key: returns the bytes that identify a sample, from dataset and index.
         place: returns the name of a sample for messages, from its key.
     """
     attributes = {"_failures": failures, "_key": staticmethod(key), "_place": staticmethod(place)}
@@ -235,7 +235,7 @@ def sample_key(dataset: Any, index: Any) -> bytes:
 
 
 def _position(index: Any) -> int:
-    """Return the place of a sample in the data; an index of a multi-scale sampler is (width, height, place, ratio)."""
+    """Return the place of a sample in the data. An index of a multi-scale sampler is (width, height, place, ratio)."""
     return int(index[2] if isinstance(index, list | tuple) else index)
 
 

@@ -1,4 +1,4 @@
-"""Check all label files or LMDBs before training: an unusable sample is skipped, counted and named.
+"""Check all label files or LMDBs before training, and skip, count and name the unusable samples.
 
 PaddleOCR replaces such a sample by another one without a message. PaddleOCR accepts images in which nothing can be
 read, and these teach a network to answer nothing: preflight looks for them in a part of the data. Imports no Paddle.
@@ -99,7 +99,7 @@ class LabelFile:
 
 
 class LmdbSamples:
-    """An LMDB; its samples are labels as they are stored, or None for one that is missing.
+    """An LMDB, whose samples are the labels as they are stored, or None for a missing label.
 
     Args:
         lmdb_set: the LMDB.
@@ -124,7 +124,7 @@ class LmdbSamples:
             return [None] * len(labels)
         lines = (b"0%b%b\n" % (_BETWEEN.encode(), label or b"") for label in labels)
         text = b"".join(lines).decode(errors="surrogateescape")
-        # a label with one of these characters would be taken for two
+        # A label with one of these characters would be taken for two.
         if text.count(_BETWEEN) + text.count("\n") > 2 * len(labels):
             return [None] * len(labels)
         return [
@@ -156,7 +156,7 @@ class LmdbSamples:
 
 
 SampleSource = LabelFile | LmdbSamples
-# The label of a plain sample, which is usable; else the line of a sample, and why it is unusable or None.
+# The label of a plain sample, which is usable. For other samples, the line, and why it is unusable or None.
 _Result = str | tuple[LabelLine, SampleIssue | None]
 
 
@@ -206,8 +206,8 @@ def check_label_files(
         rules: what makes a sample usable.
         delimiter: separates the columns.
         ds_width: lines must have the image's width and height.
-        examples: how many unusable samples of each reason are kept by name; all are counted.
-        seconds: stop after this time, with ``stopped`` set in the report; None: check every line.
+        examples: how many unusable samples of each reason are kept by name. All are counted.
+        seconds: stop after this time, with ``stopped`` set in the report; None to check every line.
 
     Raises:
         DataError: a label file is missing or empty.
@@ -219,7 +219,7 @@ def check_label_files(
         )
     report = PreflightReport(Path(data_dir), rules, delimiter, ds_width, examples)
     sources = open_sources(report, files)
-    # the bar counts bytes: how many lines there are is not known before they are read
+    # The bar counts bytes, since the number of lines is not known before they are read.
     size = sum(path.stat().st_size for path in files if path.is_file())
     with tqdm(total=size, desc="label files", unit="B", unit_scale=True, **BAR) as bar:
         _check(report, sources, seconds, bar)
@@ -231,8 +231,8 @@ def check_lmdbs(
 ) -> PreflightReport:
     """Check every sample of the LMDBs in and below ``data_dir`` once, and return which are usable.
 
-    A file of the report is the folder of an LMDB, a line of it the index of a sample, from 1. Arguments
-    are those of :func:`check_label_files`.
+    A file of the report is the folder of an LMDB, and a line the index of a sample, from 1. Arguments are
+    those of :func:`check_label_files`.
 
     Raises:
         DataError: there is no LMDB, or one cannot be read.

@@ -55,10 +55,10 @@ class FurtherColumns:
     """The columns after the label, which PaddleOCR ignores, in the usable lines of one label file.
 
     Attributes:
-        kinds: how many columns of numbers a line has; -1 for a line with a column of text.
-        counts: ``quoted_label``: lines whose label begins with a quotation mark, as in CSV (with a tab as delimiter,
-            the mark is text); ``cut_label``: other lines with text after the label.
-        examples: the first lines of each code: code, line number, label, and the ignored text.
+        kinds: the numbers of columns of numbers that lines have; -1 for a line with a column of text.
+        counts: number of lines by code. ``quoted_label``: the label begins with a quotation mark, as in CSV (with a tab
+            as delimiter, the mark is text). ``cut_label``: another line has text after the label.
+        examples: code, line number, label and ignored text of the first lines of each code.
     """
 
     kinds: set[int] = field(default_factory=set)
@@ -90,7 +90,7 @@ class FileReport:
         path: the label file, or the folder of the LMDB.
         digest: the digest of all its lines (labels of an LMDB), hexadecimal.
         altered: line ends or a byte order mark were removed from a line.
-        lines: 1 byte for each line: 1 if it is usable, else 0.
+        lines: a byte for each line, 1 if it is usable and 0 if not.
         further: the columns after the label.
     """
 
@@ -136,13 +136,13 @@ class PreflightReport:
         files: the report on each label file or LMDB.
         counts: unusable samples by reason; exact.
         unusable_samples: the first ``examples`` of each reason.
-        misfits: usable samples whose labels need more frames than T; 0 if these samples count as unusable.
+        misfits: usable samples whose labels need more frames than T; 0 if they count as unusable.
         misfit_examples: the first ``examples`` of them.
         mapped: usable samples with characters that become the unknown symbol, or are dropped.
         plain: usable samples whose labels have a digit or an ASCII letter.
-        longest, longest_at: characters of the longest label of all samples; its file and line.
+        longest, longest_at: number of characters of the longest label of all samples, and its file and line.
         longest_usable: characters of the longest usable label.
-        most_frames, most_frames_at: the most frames that a label of any sample needs; its file and line.
+        most_frames, most_frames_at: the most frames that a label of any sample needs, and its file and line.
         stopped: the check ended before the last sample, because its time was over.
         looked_at: images that were checked for visible text, spread over the data.
         unseen: the samples among them in which nothing can be read.
@@ -195,7 +195,7 @@ class PreflightReport:
         self._measure(line.label, file.total)
 
     def add_plain(self, labels: Sequence[str]) -> None:
-        """Count the next samples of the last file; all are usable, and their labels are encoded as they are."""
+        """Count the next samples of the last file, all of them usable and with labels that are encoded as they are."""
         first = self.files[-1].total + 1
         longest = max(map(len, labels))
         self.illegible += labels.count(ILLEGIBLE)
@@ -249,7 +249,7 @@ class PreflightReport:
         return f"{file}{'#' if self.is_lmdb else ':'}{number}"
 
     def summary(self) -> str:
-        """Return one sentence: how many samples are usable, how many are skipped and why, and the first of them."""
+        """Return a sentence: how many samples are usable, how many are skipped and why, and the first of these."""
         total = f"{self.total:,} samples"
         if self.stopped:
             total = f"the first {total} (the time limit was reached)"
@@ -310,7 +310,7 @@ class PreflightReport:
         }
 
     def write_usable(self, folder: str | Path) -> list[Path]:
-        """Return label files with the usable lines only; one for each source, as ``ratio_list`` requires.
+        """Return label files with only the usable lines, one for each source, as ``ratio_list`` requires.
 
         A file is returned itself if all its lines are usable without a change. Otherwise its copy in ``folder`` is
         returned, without a byte order mark and with ``\\n`` line ends.
@@ -366,7 +366,7 @@ class UnusableLimit:
 
     Attributes:
         max_unusable: ``Global.max_unusable``, 0 to 1; it applies to ``Train`` and to ``Eval``.
-        strict: ``Global.strict``: no sample may be unusable.
+        strict: ``Global.strict``, with which no sample may be unusable.
     """
 
     max_unusable: float = MAX_UNUSABLE
@@ -379,7 +379,7 @@ class UnusableLimit:
         return unusable < total and unusable <= self.max_unusable * total
 
     def allows_report(self, report: PreflightReport) -> bool:
-        """Return whether a run may start with these data; misfits count too, though all samples may be misfits."""
+        """Return whether a run may start with these data. Misfits count too, though all samples may be misfits."""
         if self.strict:
             return report.problem_count == 0
         return report.usable > 0 and report.problem_count <= self.max_unusable * report.total
@@ -455,7 +455,7 @@ def _length_fixes(report: PreflightReport, width: int) -> list[str]:
 
     Args:
         report: the report of one section.
-        width: the image width that the labels of all sections need; 0 if it is not known.
+        width: the image width that the labels of all sections need; 0 if unknown.
     """
     fixes: list[str] = []
     if not any(reason in report.problem_counts for reason in _OF_LENGTH):

@@ -64,10 +64,11 @@ class Preprocessing:
 
     Attributes:
         sizes: [channels, height, width] of the batches. Empty for a transform that writes its sizes in another form.
-        all_sizes: each batch has one of ``sizes``. False under ``eval_mode`` or ``infer_mode``, where
-            longer images make wider batches.
-        fit: PAD (keep the aspect ratio, fill up to the width, squeeze what is longer), SQUASH (always to the width),
-            WIDEN (keep the aspect ratio, a longer image makes a wider input), or a transform with its options.
+        all_sizes: whether each batch has one of ``sizes``. False under ``eval_mode`` or ``infer_mode``, where longer
+            images make wider batches.
+        fit: PAD (keep the aspect ratio, fill up to the width, squeeze longer images), SQUASH (always resize to the
+            width), WIDEN (keep the aspect ratio, so that a longer image makes a wider input), or a transform with its
+            options.
         color: order of the channels, ``"BGR"`` or ``"RGB"``; None if no DecodeImage sets it.
         normalisation: formulas for the pixels x, in order.
         path: the config path of the sizes.
@@ -88,7 +89,8 @@ class Preprocessing:
 def read_preprocessing(config: Config, mode: str) -> Preprocessing | None:
     """Return how images of ``mode`` (``"Train"``, ``"Eval"``) are prepared; None if the config does not tell.
 
-    That is so if no known part resizes the images (a dataset or transform of a plugin may), or a size is malformed.
+    The config does not tell if no known part resizes the images (a dataset or transform of a plugin may do it), or if a
+    size is malformed.
     """
     color = None
     normalisation = []
@@ -160,7 +162,7 @@ def sampler_scales(config: Config, mode: str) -> list[tuple[int, int]]:
 
 
 def sampler_factor(config: Config, mode: str) -> tuple[int, ...]:
-    """Return the numbers of which a MultiScaleSampler's widths and heights are multiples: (widths, heights)."""
+    """Return the numbers of which a MultiScaleSampler's (widths, heights) are multiples."""
     factor = config.at((mode, "sampler", "divided_factor"), None)
     return factor if are_positive_numbers(factor, 2) else SCALE_FACTOR
 

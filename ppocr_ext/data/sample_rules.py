@@ -43,7 +43,7 @@ class SampleIssue(NamedTuple):
 
 
 def frames_needed(label: Sequence[Any]) -> int:
-    """Return the frames that CTC needs for ``label`` (characters or class ids): one each, and one per repeat."""
+    """Return how many frames CTC needs for ``label`` (characters or class ids): one for each, and one per repeat."""
     return len(label) + _repeats(label)
 
 
@@ -51,8 +51,8 @@ def frames_needed_each(labels: Sequence[str], encoded: str) -> Any:
     """Return :func:`frames_needed` for all labels at once: int [labels].
 
     Args:
-        labels: as they stand, each of at least one character.
-        encoded: all labels joined without a separator, encoded; it has as many characters as they have.
+        labels: the labels as they stand, each of at least one character.
+        encoded: the same labels encoded, joined without a separator. It has as many characters as they have.
     """
     import numpy as np
 
@@ -72,7 +72,7 @@ def describe_frames(label: Sequence[Any], frames: int) -> str:
 
 
 def _repeats(label: Sequence[Any]) -> int:
-    """Return how many characters equal the one before: CTC needs a blank between them."""
+    """Return how many characters equal the one before, since CTC needs a blank between them."""
     return sum(map(eq, label, label[1:]))
 
 
@@ -82,8 +82,8 @@ class FrameLimit:
 
     Attributes:
         frames: T of the CTC output; the smallest if batches differ.
-        by_ratio: T by the rounded ratio of width to height of an image (``ds_width``); None: ``frames`` for all.
-        required: True: a misfit is unusable, as in training; False: it is evaluated, and counts as read wrongly.
+        by_ratio: T by the rounded ratio of width to height of an image (``ds_width``); None if all have ``frames``.
+        required: True if a misfit is unusable, as in training; False if it is evaluated, and counts as read wrongly.
         fixed_by: config paths of ``train_frames`` that give this T at any width, so that wider images do not help.
         key: config path of the size of the images, for messages.
         width: the image width at ``key``, the smallest of several; None if it is not known.
@@ -117,12 +117,12 @@ class SampleRules:
         max_text_length: ``Global.max_text_length``; None: any length is allowed.
         gtc: the encoder of the second label: ``"nrtr"``, ``"sar"`` or None.
         frames: the frames of the CTC output; None: not checked.
-        unknown_char: ``"drop_line"``: a character outside the dictionary makes the sample unusable;
-            ``"drop_char"``: the host's encoder removes the character; ``"map"``: it becomes the unknown symbol of
-            the charset.
+        unknown_char: what a character outside the dictionary does. With ``"drop_line"`` it makes the sample unusable,
+            with ``"drop_char"`` the host's encoder removes it, and with ``"map"`` it becomes the unknown symbol of the
+            charset.
         min_text_length: ``Global.min_text_length``: the fewest characters of an encoded label.
-        image_check: ``"header"``: decode an image only if its first and last bytes do not tell if it is whole;
-            ``"decode"``: decode every image; ``"none"``: only check that the file is not empty.
+        image_check: how to check an image. ``"header"`` decodes it only if its first and last bytes do not tell whether
+            it is whole, ``"decode"`` decodes every image, and ``"none"`` only checks that the file is not empty.
         allow_outside_data_dir: False makes an image outside ``data_dir`` unusable.
         max_pixels: an image with more pixels is unusable, since decoding it would take too much memory.
     """
@@ -220,7 +220,7 @@ class SampleRules:
             return None
         label = self.encoded(line.label)
         frames = self.frames.of(line)
-        # the first condition is cheap: it is enough even if all characters are the same
+        # The first condition is cheap, and is enough even if all characters are the same.
         if 2 * len(label) - 1 <= frames or frames_needed(label) <= frames:
             return None
         return SampleIssue("too_long_for_frames", describe_frames(label, frames))

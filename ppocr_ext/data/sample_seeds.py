@@ -52,7 +52,7 @@ def generators_seeded(*seed: int) -> Iterator[None]:
     """Seed both generators from all numbers of ``seed``, inside :func:`generators_kept`."""
     digest = hashlib.blake2b("/".join(map(str, seed)).encode(), digest_size=32).digest()
     with generators_kept():
-        # each gets half of the digest: with one seed, both would give the same numbers
+        # Each gets half of the digest, since both would give the same numbers with one seed.
         random.seed(int.from_bytes(digest[:16], "big"))
         np.random.seed(np.frombuffer(digest[16:], "<u4"))
         yield
@@ -152,13 +152,13 @@ class ViewBatches:
         return [batch for size, places in self._sized(view) for batch in _cut(size, places, False)]
 
     def of_epoch(self, epoch: int, seed: int, rank: int = 0, processes: int = 1) -> list[Batch]:
-        """Return the batches of one process in an epoch; all epochs and processes have the same number.
+        """Return the batches of one process in an epoch. All epochs and processes have the same number of batches.
 
         Args:
             epoch: number of the epoch, which decides the view.
             seed: the seed of the order.
             rank: number of the process.
-            processes: how many processes share the batches; the first batches are repeated to give all the same number.
+            processes: how many processes share the batches. The first batches are repeated to give all the same number.
         """
         draw = np.random.default_rng([seed, epoch])
         batches = []
@@ -171,7 +171,7 @@ class ViewBatches:
         return (batches + (batches * lacking)[:lacking])[rank::processes]
 
     def _sized(self, view: int) -> list[tuple[BatchSize, np.ndarray]]:
-        """Return the samples of each size; a size has the same number of samples in all views."""
+        """Return the samples of each size. A size has the same number of samples in all views."""
         sized: list[tuple[BatchSize, np.ndarray]] = []
         for sizes, places in self._groups:
             if len(sizes) == 1:
@@ -200,7 +200,7 @@ def groups_of_scales(
 
     Args:
         scales: width, height and batch size of each scale.
-        ratios: width to height of each sample, if images keep their ratio (``ds_width``); else None.
+        ratios: width to height of each sample, if images keep their ratio (``ds_width``); None if they do not.
         count: number of samples.
         widest: the greatest width with ``ratios``.
     """

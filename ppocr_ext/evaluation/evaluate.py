@@ -54,7 +54,7 @@ class _RecordingMetric:
 class _GtcDecoder:
     """Decode the NRTR branch, which PaddleOCR's CTC decoders ignore.
 
-    The host gives decoders the CTC label. The CTC decoder turns it into text, the NRTR decoder reads the output.
+    The host gives decoders the CTC label. The CTC decoder turns it into text, and the NRTR decoder decodes the output.
     """
 
     def __init__(self, nrtr: Any, ctc: Any, model_name: str | None) -> None:
@@ -98,7 +98,7 @@ def evaluate(run: Run, head: str = "ctc") -> Evaluation:
     model, decoder = _reader(run, head, name)
     metrics = run.host.evaluate(model, run.eval_loader, decoder, recorder, model_type)
     delimiter = run.config.at("Eval.dataset.delimiter", default="\t")
-    # a dataset without names of images gives empty ones
+    # A dataset without names of images gives empty ones.
     names = itertools.chain(image_names(run.eval_loader.dataset, delimiter), itertools.repeat(""))
     predictions = [Prediction(image, *sample) for image, sample in zip(names, recorder.samples, strict=False)]
     report = run.preflight.get("Eval")

@@ -19,7 +19,7 @@ from ppocr_ext.io.atomic import write_text
 from ppocr_ext.limits import read_text
 from ppocr_ext.messages import printable, unprintable
 
-# apostrophes may precede it, so that reading removes exactly the one that was added
+# Apostrophes may precede it, so that reading removes exactly the one that was added.
 _FORMULA = re.compile(r"'*(?:[=@].|[+-].*[^\W\d_])", re.DOTALL)
 _LIKE_A_CONTROL = re.compile(r"\\(?=u[0-9a-f]{4})")  # a backslash that reading would take for an escape
 HEADER = ["image", "label", "prediction", "confidence"]
@@ -164,7 +164,7 @@ class ConfusionCounts:
 
     Attributes:
         characters: score of each character.
-        pairs: count of each (character, predicted character); one is empty for a deletion or an insertion.
+        pairs: count of each (character, predicted character), of which one is empty for a deletion or an insertion.
         examples: indices of the first samples with each pair.
     """
 
@@ -221,8 +221,8 @@ class Rate:
     """A share with its 95 % confidence interval (Wilson, 1927).
 
     Attributes:
-        hits: the number of cases.
-        total: out of how many.
+        hits: the number of cases that count.
+        total: the number of all cases.
     """
 
     hits: int
@@ -266,7 +266,7 @@ def look_alikes_confused(samples: Iterable[tuple[str, str]], groups: Sequence[st
 
 
 def errors_by_group(samples: Iterable[tuple[str, str]], groups: Sequence[str]) -> dict[str, Rate]:
-    """Return for each group how many of its characters were confused within it; a character counts in each group.
+    """Return for each group how many of its characters were confused within it. A character counts in each group.
 
     Args:
         samples: (label, prediction) of each.
@@ -325,6 +325,6 @@ class McNemar:
         """Two-sided p-value of the binomial distribution; 1 if no item changed."""
         n = self.only_before + self.only_after
         k = min(self.only_before, self.only_after)
-        # logarithms, since the binomial coefficients of many items have no float
+        # Logarithms, since the binomial coefficients of many items have no float.
         logs = (math.lgamma(n + 1) - math.lgamma(i + 1) - math.lgamma(n - i + 1) for i in range(k + 1))
         return min(1.0, 2 * math.fsum(math.exp(log - n * math.log(2)) for log in logs))

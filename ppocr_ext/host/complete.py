@@ -29,7 +29,7 @@ _ENCODER = "LabelEncode"
 
 
 class MapUnknownCharacters:
-    """A transform before the label encoder: it replaces characters outside the dictionary by ``Global.unknown_symbol``.
+    """A transform before the label encoder that replaces unknown characters by ``Global.unknown_symbol``.
 
     PaddleOCR's encoder would remove these characters. PaddleOCR gives each transform the keys of ``Global``.
     """
@@ -64,7 +64,7 @@ def insert_mapping(names: Sequence[str], transforms: list[T], entry_at: Callable
 class JudgedDecoder:
     """A decoder of the host that replaces the unknown symbol in labels by a character that is never read.
 
-    So metrics, confusions and files of predictions never count a reading of the symbol as correct.
+    So metrics, confusions and files of predictions never count a predicted symbol as correct.
     """
 
     def __init__(self, decoder: Any, charset: Charset) -> None:
@@ -72,7 +72,7 @@ class JudgedDecoder:
         self._charset = charset
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Return what the decoder returns: texts, (texts, labels), or these by sub-model."""
+        """Return the result of the decoder: texts, (texts, labels), or these by sub-model."""
         decoded = self._decoder(*args, **kwargs)
         if isinstance(decoded, dict):
             return {name: self._to_compare(each) for name, each in decoded.items()}

@@ -90,7 +90,8 @@ class Host:
         Raises:
             ConfigError: the host has no such decoder, or does not take these keys.
         """
-        # PaddleOCR lays Global over the section: its name of an exported model would replace the sub-models to decode
+        # PaddleOCR lays Global over the section. There `model_name` is the name of an exported model, and would replace
+        # the sub-models to decode.
         options = {key: value for key, value in plain_copy(global_config).items() if key != "model_name"}
         try:
             decoder = self._modules.postprocess.build_post_process(plain_copy(config), options)
@@ -148,7 +149,7 @@ class Host:
         return sorted(parts(self._modules, kind)) if kind in PART_KINDS else self._catalog.names(kind)
 
     def find_file(self, path: str | Path) -> Path | None:
-        """Return the file ``path`` in the current folder, else in the host's folder, else our dictionary; else None."""
+        """Return the file ``path`` in the current folder, the host's folder or our dictionaries; None without it."""
         for candidate in (Path(path), self.root / path, find_dictionary(path)):
             if candidate is not None and candidate.is_file():
                 return candidate.resolve()
@@ -268,7 +269,7 @@ PLACES = {
 }
 # Components of the data pipeline, and the decoders.
 PART_KINDS = ("dataset", "operator", "sampler", "decoder", "collate_fn")
-TASK = "rec"  # PaddleOCR uses one name for different classes, by `model_type`; ours is recognition
+TASK = "rec"  # the `model_type` of recognition, by which PaddleOCR uses one name for different classes
 _DEFINITION = re.compile(r"^(?:class|def) ([A-Za-z]\w*)", re.MULTILINE)
 
 
@@ -292,7 +293,7 @@ class Catalog:
         return sorted(self._offered(kind))
 
     def find(self, kind: str, name: str) -> Source | None:
-        """Return where ``name`` is: where the host's builder imports it from, else the only file that defines it."""
+        """Return the source from which the host's builder imports ``name``, or the only file that defines it."""
         return self._offered(kind).get(name) or self._defined(kind, name)
 
     def _offered(self, kind: str) -> dict[str, Source]:

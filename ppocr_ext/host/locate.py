@@ -23,9 +23,9 @@ class Location:
 
     Attributes:
         root: the folder that holds ``ppocr/`` and ``tools/``.
-        form: ``"checkout"`` if the host has its own ``ppocr.modeling``, else ``"wheel"``.
+        form: ``"checkout"`` if the host has its own ``ppocr.modeling``, ``"wheel"`` if not.
         found_by: how it was found, in words.
-        version: version of the wheel, or ``git describe`` of a checkout with a git history; else None.
+        version: version of the wheel, or ``git describe`` of a checkout; None without a git history.
     """
 
     root: Path
@@ -35,7 +35,7 @@ class Location:
 
 
 def locate_host(path: str | Path | None = None) -> Location:
-    """Find the host: ``path``, else PADDLEOCR_HOME, else an importable ``ppocr`` with models, else the wheel.
+    """Find the host: the first of ``path``, PADDLEOCR_HOME, an importable ``ppocr`` with models, and the wheel.
 
     Raises:
         HostError: there is no host, the named folder is not PaddleOCR, or only the wheel 3.x is installed.

@@ -15,14 +15,14 @@ from ppocr_ext.config.global_keys import Kind, Problem, ValueRule
 from ppocr_ext.data.batches import MULTI, SINGLE
 from ppocr_ext.errors import ConfigError, ModelError
 
-OutputRef = tuple[str | None, str]  # (sub-model, or None for a model without sub-models; one of OUTPUTS)
+OutputRef = tuple[str | None, str]  # (sub-model or None for a model without sub-models, one of OUTPUTS)
 Parts = dict[str, paddle.Tensor]
 
 HEADS = ("ctc", "gtc", "sar")
 OUTPUTS = (*HEADS, "neck", "backbone")
 FEATURES = "features"  # the input of the CTC classifier; a head returns it only if a loss requires it
 _HALF = (paddle.bfloat16, paddle.float16)
-PAD = 0  # NRTR's padding; also the index of the CTC blank
+PAD = 0  # class id of NRTR's padding, and of the CTC blank
 _MULTI_HEAD = "[image, label_ctc, label_gtc, length, valid_ratio]"
 _SINGLE_HEAD = "[image, label, length]"
 
@@ -33,7 +33,7 @@ class LossContext:
 
     Attributes:
         charset: the dictionary.
-        feature_sizes: number of features of the CTC head, by sub-model; the name is None in a model without
+        feature_sizes: number of features of the CTC head, by sub-model. The name is None in a model without
             sub-models.
     """
 
@@ -99,7 +99,7 @@ def with_total(parts: Parts) -> Parts:
 
 
 def to_tensor(output: Any, where: str) -> paddle.Tensor:
-    """Return the tensor for a loss: the last one of ``(features, logits)``, with 16-bit floats as float32.
+    """Return the tensor for a loss in float32 if it has 16 bits; of ``(features, logits)``, the logits.
 
     Raises:
         ConfigError: the output is a mapping, as that of a MultiHead.
@@ -134,7 +134,7 @@ def to_logits(output: Any, where: str) -> paddle.Tensor:
 
 
 def check_option(value: Any, where: str, kind: Kind = "number", **limits: Any) -> Any:
-    """Return an option if a :class:`ValueRule` of ``kind`` and ``limits`` accepts it; a number as a float.
+    """Return an option that a :class:`ValueRule` of ``kind`` and ``limits`` accepts, a number as a float.
 
     Raises:
         ConfigError: it is null, or the rule does not accept it.

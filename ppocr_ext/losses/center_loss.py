@@ -52,10 +52,10 @@ def forced_alignment(
         scores = scores.detach()
         if scores.dtype != paddle.float32:
             scores = scores.astype("float32")
-        # broadcast=False: broadcasting would copy the scores, which have the right shape already
+        # broadcast=False, since broadcasting would copy the scores, which have the right shape already.
         emitted = paddle.take_along_axis(scores, index, axis=2, broadcast=False)
         best, moves = _forward(emitted, states, blank)
-        # the blank after the last character or that character, whichever is more probable
+        # A path ends at the last character or at the blank after it, whichever is more probable.
         final = (2 * lengths).unsqueeze(1)
         before = (final - 1).clip(min=0)
         on_blank, on_character = (paddle.take_along_axis(best, end, axis=1) for end in (final, before))
@@ -103,11 +103,11 @@ def _states(labels: paddle.Tensor, blank: int) -> paddle.Tensor:
 def _forward(
     emitted: paddle.Tensor, states: paddle.Tensor, blank: int
 ) -> tuple[paddle.Tensor, list[paddle.Tensor]]:
-    """Return the best score of the paths that end in each state [B, S], and their steps (0, 1, 2) into the states."""
+    """Return the best score of the paths to each state [B, S], and how many states (0, 1, 2) each step advances."""
     batch, frames, count = emitted.shape
     wall = paddle.full([batch, 2], _IMPOSSIBLE, dtype="float32")
     before = paddle.concat([paddle.full([batch, 2], blank, dtype="int64"), states], axis=1)[:, :count]
-    # a path may skip the blank between two different characters
+    # A path may skip the blank between two different characters.
     may_skip = (states != blank).logical_and(states != before)
     skip_cost = paddle.where(
         may_skip, paddle.zeros_like(emitted[:, 0]), paddle.full_like(emitted[:, 0], _IMPOSSIBLE)
@@ -139,16 +139,17 @@ class CenterLoss(Loss):
         num_classes: C; by default that of the dictionary of ``context``.
         feat_dim: D; by default that of the CTC head in ``context``.
         center_file_path: centers to start from, ``.npz`` of ``export-center`` or PaddleOCR's ``.pkl``.
-        frames: the class of a frame: ``argmax``, the most probable one (as in PaddleOCR; a frame that is read wrongly
-            is then pulled to the wrong center), or ``aligned``, by CTC forced alignment of the label.
+        frames: how the class of a frame is found. ``argmax`` takes the most probable one, as PaddleOCR does, so a frame
+            that is read wrongly is pulled to the wrong center. ``aligned`` takes that of CTC forced alignment of the
+            label.
         blank: whether frames of the blank count.
-        update: ``frozen`` centers do not change; ``ema`` moves them towards the mean feature of each batch's frames,
+        update: ``frozen`` centers do not change. ``ema`` moves them towards the mean feature of each batch's frames,
             over all processes. A class without a center is skipped (frozen), or starts at its mean (ema).
-        momentum: for ``ema``: the share of a center that remains at each step.
-        margin: adds ``max(0, d(f, c) - d(f, n) + margin)``, in squared distances; n is the center nearest to the frame
-            among the look-alikes of its character. 0: no such term.
-        look_alikes: how many nearest centers are look-alikes; or a file of groups, one group on each line; or
-            ``shipped``, the groups of this package. A character outside all groups has no such term.
+        momentum: for ``ema``, the share of a center that remains at each step.
+        margin: the margin of the term ``max(0, d(f, c) - d(f, n) + margin)`` on squared distances, where n is the
+            center nearest to the frame among the look-alikes of its character. 0 for no such term.
+        look_alikes: how many nearest centers are look-alikes, or a file of groups with one group on each line, or
+            ``shipped`` for the groups of this package. A character outside all groups has no such term.
         warmup_steps: the loss grows from 0 to its weight over this many steps.
         context: dictionary and feature size; not needed if ``num_classes`` and ``feat_dim`` are given, unless
             ``look_alikes`` names groups.
@@ -216,7 +217,7 @@ class CenterLoss(Loss):
             means, counts = self.bank.means(chosen, ids)
             self.bank.start(means, counts)
         used = self._used(class_ids, self.bank.known)
-        # without frames the loss is 0, but must stay part of the graph
+        # Without frames the loss is 0, but must stay part of the graph.
         some = bool(used.any())
         loss = self._distance(*_select(rows, class_ids, used)) if some else rows.clip(0.0, 0.0).sum()
         if self.warmup_steps or self.margin:
@@ -255,7 +256,7 @@ class _SquaredDistance(PyLayer):
     ) -> paddle.Tensor:
         offset = centers.index_select(class_ids).subtract_(rows)
         ctx.save_for_backward(offset)
-        # row by row: one float32 sum over all M·D would be wrong in its third digit
+        # Row by row, since one float32 sum over all M·D would be wrong in its third digit.
         return paddle.dot(offset, offset).sum()
 
     @staticmethod
@@ -323,14 +324,14 @@ def _features_and_logits(predicts: Any) -> tuple[paddle.Tensor, paddle.Tensor]:
             f"[batch, frames, …].",
             code="shape_mismatch",
         )
-    # centers are float32; a cast to the same type would copy
+    # Centers are float32. A cast to the same type would copy.
     return features if features.dtype == paddle.float32 else features.astype("float32"), logits
 
 
 def _select(
     rows: paddle.Tensor, class_ids: paddle.Tensor, used: paddle.Tensor
 ) -> tuple[paddle.Tensor, paddle.Tensor]:
-    """Return the rows that count, and their classes; without a copy if all count."""
+    """Return the rows that count, and their classes, without a copy if all count."""
     if bool(used.all()):
         return rows, class_ids
     if not bool(used.any()):  # Paddle 2.6 cannot select an empty set

@@ -102,7 +102,7 @@ class CenterBank(nn.Layer):
 
     @paddle.no_grad()
     def nearest(self, count: int) -> paddle.Tensor:
-        """Return the classes of the nearest other centers of each class, int64 [C, count]; itself if it has none."""
+        """Return the classes of the nearest other centers, int64 [C, count]; for a class without a center, itself."""
         classes = self.centers.shape[0]
         own = paddle.arange(classes, dtype="int64")
         known = self.known.clone()
@@ -139,17 +139,17 @@ class CenterMargin(nn.Layer):
     result is saved with the centers, so that a resumed run has the same one.
 
     Args:
-        margin: in units of squared distance; 0: no hinge, and look-alikes are only checked.
-        look_alikes: the number of nearest centers that are look-alikes of a character; or a file of groups, one group
-            on each line; or ``shipped``, the groups of this package. With groups, the look-alikes of a character are
-            the other characters of its groups.
+        margin: in units of squared distance. With 0 there is no hinge, and look-alikes are only checked.
+        look_alikes: the number of nearest centers that are look-alikes of a character, or a file of groups with one
+            group on each line, or ``shipped`` for the groups of this package. With groups, the look-alikes of a
+            character are the other characters of its groups.
         bank: the centers.
         moving: whether they move. If not, the look-alikes are computed from them again and not saved.
-        charset: the dictionary; needed for groups.
+        charset: the dictionary, which groups need.
 
     Raises:
         ConfigError: ``look_alikes`` has another value, or groups are given without a dictionary.
-        DataError: the file cannot be read or has no groups; or no group has two characters that are in the dictionary,
+        DataError: the file cannot be read or has no groups, or no group has two characters that are in the dictionary,
             or two that have a center in ``bank``.
     """
 
@@ -239,7 +239,7 @@ class CenterMargin(nn.Layer):
 
         Args:
             rows: float32 [M, D], features of frames.
-            class_ids: int64 [M], of classes that have a center.
+            class_ids: int64 [M], classes of the frames; all have a center.
             bank: the centers.
             step: the number of this step, from 0, if centers move; None otherwise.
         """
@@ -315,7 +315,7 @@ def _nearest_classes(bank: CenterBank, width: int) -> paddle.Tensor:
 def _nearest(
     rows: paddle.Tensor, candidates: paddle.Tensor, allowed: paddle.Tensor, centers: paddle.Tensor
 ) -> paddle.Tensor:
-    """Return the allowed candidate with the nearest center for each row: int64 [M]; each row allows at least one.
+    """Return the allowed candidate with the nearest center for each row, int64 [M]. Each row allows at least one.
 
     Only the allowed entries of a column are computed, so that one large group does not slow down the others.
     """

@@ -47,7 +47,7 @@ def build_loss(config: Mapping[str, Any], context: LossContext | None = None) ->
 
 
 def _build(name: str, options: Mapping[str, Any], context: LossContext | None) -> Loss:
-    # a constructor with only `**kwargs` gets no context: PaddleOCR's losses pass all arguments on to Paddle's
+    # A constructor with only `**kwargs` gets no context, since PaddleOCR's losses pass all arguments on to Paddle's.
     takes_context = "context" in inspect.signature(LOSSES.get(name)).parameters
     return LOSSES.build(name, options, **({"context": context} if takes_context else {}))
 
@@ -113,7 +113,7 @@ class CombinedLoss(Loss):
             self.losses.append((name, weight, loss))
 
     def forward(self, predicts: Any, batch: Sequence[paddle.Tensor]) -> Parts:
-        """Return every part under its name, and ``"loss"``: the weighted sum."""
+        """Return every part under its name, and the weighted sum as ``"loss"``."""
         logged: Parts = {}
         total: Any = 0.0
         for name, weight, loss in self.losses:
@@ -184,7 +184,7 @@ class MultiLoss(Loss):
             self.add_sublayer(name, self.losses[name])
 
     def forward(self, predicts: Any, batch: Sequence[paddle.Tensor]) -> Parts:
-        """Return each weighted loss under its class name, and ``"loss"``: their sum."""
+        """Return each weighted loss under its class name, and their sum as ``"loss"``."""
         parts: Parts = {}
         for name, loss in self.losses.items():
             head = MULTI_LOSSES[name]

@@ -25,7 +25,7 @@ from ppocr_ext.losses.functional import (
 from ppocr_ext.losses.pair_losses import OutputPath, PairLoss
 from ppocr_ext.registry import LOSSES
 
-TEMPERATURE = 0.5  # of DistillCTCLogits
+TEMPERATURE = 0.5  # the fixed temperature of DistillCTCLogits
 _EPSILON = 1e-6
 
 
@@ -53,7 +53,7 @@ def frame_weights(
 
     Args:
         reading: int64 [B, T], the teacher's most probable class of each frame.
-        batch: the loader's.
+        batch: the batch of the loader.
         multi_head: whether the batch has the layout of a MultiHead.
         blank_weight: not negative.
         skip_padding: give the blanks in the padding no weight.
@@ -82,7 +82,7 @@ class CTCFrameKDLoss(PairLoss):
         name: logged as ``NAME_INDEX``.
         temperature: τ, greater than 0.
         blank_weight: not negative. Most frames are blanks; a weight below 1 gives the characters more influence.
-        skip_padding: False: blanks in the padding count as others do.
+        skip_padding: do not count blanks in the padding; with False they count as others do.
     """
 
     detaches = True
@@ -125,8 +125,8 @@ class DistillCTCLogits(PairLoss):
     ``Σ_c q log((q + ε)/(p + ε) + ε)``, the mean over lines, with q the teacher's and p the student's mean
     of softmax at temperature 0.5. The sub-models may have different numbers of frames.
 
-    Kept for parity: the blank logit of both is multiplied by -1, so that a certain blank becomes a certain non-blank;
-    and the average does not show which frame reads which character. :class:`CTCFrameKDLoss` compares frame by frame.
+    Kept for parity: the blank logit of both is multiplied by -1, so that a certain blank becomes a certain non-blank.
+    And the average does not show which frame reads which character. :class:`CTCFrameKDLoss` compares frame by frame.
     Unlike PaddleOCR's loss it does not change its inputs.
 
     Args:
@@ -159,7 +159,7 @@ class DistillCTCLogits(PairLoss):
 
 
 class _MeanProbabilities(PyLayer):
-    """Return ``[B, T, C] → [B, C]``: the mean of softmax at :data:`TEMPERATURE`, the sign of the blank logit flipped.
+    """Map [B, T, C] to [B, C]: the mean of the softmax at :data:`TEMPERATURE`, after the blank logit changes its sign.
 
     The gradient is explicit, since that of Paddle's operators takes three times as long on a CPU. Paddle allows one
     backward pass through this layer.
@@ -193,13 +193,14 @@ class DistillationDKDLoss(PairLoss):
     Both compare teacher and student at temperature τ, and are averaged over all positions.
 
     Kept for parity: positions of padding count as characters of class 0 (PaddleOCR computes a mask and ignores it).
-    :class:`MaskedDKDLoss` ignores padding. CTC frames have no target character; PaddleOCR fails on ``dis_head: ctc``,
-    it is an error here, and MaskedDKDLoss supports it.
+    :class:`MaskedDKDLoss` ignores padding. CTC frames have no target character, so ``dis_head: ctc`` is an error
+    here, and fails in PaddleOCR. MaskedDKDLoss supports it.
 
     Args:
         model_name_pairs: ``[[Student, Teacher], …]``.
         key: as in :class:`PairLoss`.
-        multi_head: as there; False: the only head is the decoder, and the batch is ``[image, label, length]``.
+        multi_head: the sub-models have a MultiHead. With False the only head is the decoder, and the batch is
+            ``[image, label, length]``.
         dis_head: ``gtc``.
         name: logged as ``NAME_INDEX``.
         temperature: τ, greater than 0.
@@ -273,14 +274,14 @@ class MaskedDKDLoss(DistillationDKDLoss):
     Args:
         model_name_pairs: ``[[Student, Teacher], …]``.
         key: as in :class:`PairLoss`.
-        multi_head: as there; False: ``dis_head`` is the kind of the only head.
+        multi_head: the sub-models have a MultiHead. With False ``dis_head`` is the kind of the only head.
         dis_head: ``gtc`` or ``ctc``.
         name: logged as ``NAME_INDEX``.
         temperature: τ, greater than 0.
         alpha: weight of TCKD.
         beta: weight of NCKD.
-        blank_weight: for ``ctc``: weight of the frames that the teacher reads as a blank, not negative.
-        skip_padding: for ``ctc``: blanks in the padding do not count.
+        blank_weight: for ``ctc``, the weight of the frames that the teacher reads as a blank, not negative.
+        skip_padding: for ``ctc``, do not count blanks in the padding.
 
     Raises:
         ConfigError: an option cannot be used, or an output is not among the predictions.

@@ -93,7 +93,7 @@ def pick(rows: paddle.Tensor, classes: paddle.Tensor) -> paddle.Tensor:
 
 
 def softmax_and_normaliser(logits: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
-    """Return the softmax ``[..., C]`` and, from its highest entries, ``log Σ_c exp(logits)``, ``[...]``."""
+    """Return the softmax ``[..., C]`` and ``log Σ_c exp(logits)``, ``[...]``, which its highest entries give."""
     probabilities = F.softmax(logits, axis=-1)
     best = best_classes(logits).flatten()
     peak, share = (pick(values.flatten(0, -2), best) for values in (logits, probabilities))
@@ -153,7 +153,7 @@ def dkd_rows(
     probabilities, teacher_normaliser = softmax_and_normaliser(teacher_others)
     nckd = sum_classes(probabilities * (teacher_others - student_others))
     nckd = nckd + student_normaliser - teacher_normaliser
-    # log-odds of the target against all others
+    # Log-odds of the target against all others.
     student_odds = pick(student, classes) - student_normaliser
     teacher_odds = pick(teacher, classes) - teacher_normaliser
     hit = F.sigmoid(teacher_odds)

@@ -1,6 +1,6 @@
 """Compute the losses of one head against its label: CTC (Graves et al., ICML 2006), NRTR, SAR and others.
 
-CTC is computed by Paddle's kernel; on devices where that fails, by its CPU kernel.
+CTC is computed by Paddle's kernel, or by its CPU kernel on devices where the first fails.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class CTCLoss(Loss):
 
     Args:
         use_focal_loss: multiply each line by ``(1 - p(label))²`` (Lin et al., ICCV 2017, gamma 2).
-        zero_infinity: a misfit has loss 0 and gradient 0, as in PaddleOCR on a CPU; False: loss infinity.
+        zero_infinity: give a misfit loss 0 and gradient 0, as PaddleOCR does on a CPU. With False its loss is infinite.
 
     Raises:
         ModelError: logits and labels have different numbers of lines.
@@ -86,7 +86,7 @@ class CTCLoss(Loss):
         label = label.astype("int32")
         length = length.astype("int64").reshape([-1])
         fits = frames_needed(label, length) <= frames
-        # the kernel gets only the first character of a misfit, which always fits
+        # The kernel gets only the first character of a misfit, which always fits.
         losses = self._kernel(logits, label, paddle.where(fits, length, paddle.ones_like(length)))
         losses = losses * fits.astype(losses.dtype)  # a product, since NaN times 0 is NaN
         if not self.zero_infinity:
@@ -214,8 +214,8 @@ def sequence_cross_entropy(
 ) -> paddle.Tensor:
     """Return the mean cross entropy over the positions that count, a scalar; 0 if no position counts.
 
-    PaddleOCR's rule: with smoothing, all positions except padding count. Without smoothing, all positions count whose
-    class is not ``ignore_index``; if that is negative, padding counts too.
+    This is PaddleOCR's rule: with smoothing, all positions except padding count. Without smoothing, all positions count
+    whose class is not ``ignore_index``. If that is negative, padding counts too.
 
     Args:
         logits: float32 [B, N, C].
@@ -308,7 +308,7 @@ class SARLoss(Loss):
 class CELoss(Loss):
     """Compute the cross entropy of a decoder: NRTR's by default, ViTSTR's (``with_all``), or ABINet's (a mapping).
 
-    ``predicts``: logits float32 [B, N, C]; or a mapping of name to logits or to a list of logits.
+    ``predicts``: logits float32 [B, N, C], or a mapping from names to logits or to lists of logits.
     ``batch``: ``[image, label, length, …]``, label int64 [B, L] as ``<s> characters </s> padding``.
 
     Kept for parity: without smoothing and with the default ``ignore_index`` padding counts as a character
@@ -316,8 +316,8 @@ class CELoss(Loss):
 
     Args:
         smoothing: label smoothing of 0.1; padding does not count.
-        with_all: every entry of the label is a target, even the first (N = L).
-        ignore_index: class that does not count (without smoothing); negative: every class counts.
+        with_all: take every entry of the label as a target, even the first (N = L).
+        ignore_index: class that does not count (without smoothing). If it is negative, every class counts.
     """
 
     requires = ("gtc",)
@@ -329,7 +329,7 @@ class CELoss(Loss):
         self.ignore_index = ignore_index
 
     def forward(self, predicts: Any, batch: Sequence[paddle.Tensor]) -> Parts:
-        """Return ``{"loss": scalar}``; for a mapping ``{NAME_loss: scalar, …, "loss": their sum}``."""
+        """Return ``{"loss": scalar}``, or for a mapping ``{NAME_loss: scalar, …, "loss": their sum}``."""
         batch = head_batch(batch, "gtc", multi_head=False, where="CELoss")
         if isinstance(predicts, Mapping):
             return with_total(

@@ -1,4 +1,4 @@
-"""Compare the same output of two sub-models: the base class, KL divergence, mutual learning, distances of features."""
+"""Losses that compare the same output of two sub-models: KL divergence, mutual learning, distances of features."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ppocr_ext.losses.base_loss import (
 from ppocr_ext.losses.functional import kl_rows, weighted_mean
 from ppocr_ext.registry import LOSSES
 
-# the output under each key of BaseModel's result; the keys of the head's own result are in HEADS
+# The output under each key of BaseModel's result. The keys of the head's own result are in HEADS.
 _OUTPUT_OF_KEY = {"backbone_out": "backbone", "neck_out": "neck", "ctc_neck": "neck"}
 EQUAL_FRAMES = "set `train_frames: width` in the Backbone that makes a fixed number of frames in training"
 _FIX = {
@@ -46,7 +46,7 @@ class OutputPath:
         owner: the loss, as messages call it.
         key: ``head_out``, ``neck_out`` or ``backbone_out``; None if a sub-model returns only its head's output.
         head: entry of a MultiHead's output; None if there is one output only.
-        kinds: the outputs that the result of a head without ``head`` may be; all are computed.
+        kinds: the outputs of which the result may be any if ``head`` is None; all of them are computed.
     """
 
     owner: str
@@ -105,12 +105,12 @@ class PairLoss(Loss):
         heads: the branches that ``dis_head`` may name.
 
     Attributes:
-        symmetric: both sub-models of a pair are taught, so their order does not matter.
-        detaches: the second sub-model of a pair gets no gradient.
+        symmetric: whether both sub-models of a pair are taught, so that their order does not matter.
+        detaches: whether the second sub-model of a pair gets no gradient.
 
     Raises:
-        ConfigError: when built, an option cannot be used; when called, a sub-model, key or head is not among
-            the predictions.
+        ConfigError: an option cannot be used (when built), or a sub-model, key or head is not among the predictions
+            (when called).
         ModelError: the shapes of the two outputs do not match.
     """
 
@@ -193,7 +193,7 @@ class PairLoss(Loss):
         return f"{self.name}_{index}"
 
     def forward(self, predicts: Any, batch: Sequence[paddle.Tensor]) -> Parts:
-        """Return one scalar for each pair, and ``"loss"``: their sum."""
+        """Return one scalar for each pair, and their sum as ``"loss"``."""
         parts: Parts = {}
         for index, pair in enumerate(self.pairs):
             student, teacher = self.tensors(predicts, pair)

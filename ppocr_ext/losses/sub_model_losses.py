@@ -40,8 +40,8 @@ class SubModelLoss(Loss):
         losses: the loss of each sub-model.
 
     Raises:
-        ConfigError: when built, ``model_name_list`` is not a list of names; when called, a sub-model, key or
-            head is not among the predictions.
+        ConfigError: ``model_name_list`` is not a list of names (when built), or a sub-model, key or head is not among
+            the predictions (when called).
     """
 
     def __init__(
@@ -151,14 +151,14 @@ class DistillationSARLoss(SubModelLoss):
 
 @LOSSES.register()
 class DistillationCenterLoss(SubModelLoss):
-    """Compute :class:`CenterLoss` for each listed sub-model; each has its own centers.
+    """Compute :class:`CenterLoss` for each listed sub-model, each with its own centers.
 
     Args:
         model_name_list: the sub-models, ``[Student]``.
         key: entry of a sub-model's output, ``head_out``; None if it returns only its head's output.
-        multi_head: the sub-models have a MultiHead; its ``ctc`` is used.
+        multi_head: whether the sub-models have a MultiHead, whose branch ``ctc`` is used.
         name: the values are logged as ``NAME_MODEL_INDEX``.
-        center_file_path: the file for all sub-models; or ``{MODEL: file}``.
+        center_file_path: the file for all sub-models, or ``{MODEL: file}``.
         num_classes, feat_dim, frames, blank, update, momentum, margin, look_alikes, warmup_steps, context:
             as in :class:`CenterLoss`.
 

@@ -31,7 +31,7 @@ _CLIPS = {"clip_norm": paddle.nn.ClipGradByNorm, "clip_norm_global": paddle.nn.C
 
 
 def option_errors(options: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str, str]]:
-    """Yield path, code and message of each value of ``Optimizer`` that is wrong, or conflicts with another value."""
+    """Yield path, code and message for each value of ``Optimizer`` that is wrong or conflicts with another value."""
     for one, other in (("regularizer", "weight_decay"), ("clip_norm", "clip_norm_global")):
         if options.get(one) is not None and options.get(other) is not None:
             yield (
@@ -90,7 +90,7 @@ def build_lr_scheduler(lr_config: Mapping[str, Any], epochs: int, step_each_epoc
     name = options.pop("name", _DEFAULT_SCHEDULE)
     with _as_config_error(f"Optimizer.lr ({name})"):
         rate = SCHEDULES.build(name, options, epochs=epochs, step_each_epoch=step_each_epoch)
-        # PaddleOCR's own classes, from a checkout, store the options and return the schedule when called
+        # PaddleOCR's own classes, from a checkout, store the options and return the schedule when called.
         return rate if isinstance(rate, (LRScheduler, float)) else rate()
 
 
@@ -127,7 +127,7 @@ def build_optimizer(
         decay = options.pop("weight_decay", None)
         regularizer = options.pop("regularizer", None)
         if regularizer:
-            decay = float(regularizer.get("factor", 0.0))  # of L2
+            decay = float(regularizer.get("factor", 0.0))  # factor of L2 decay
             if str(regularizer["name"]).startswith("L1"):
                 decay = paddle.regularizer.L1Decay(decay)
         norms = {clip: options.pop(key, None) for key, clip in _CLIPS.items()}
@@ -216,7 +216,7 @@ def adamw(
 
     Args beyond the common ones:
         weight_decay: 0.01 if None.
-        no_weight_decay_name: words; parameters whose name (``Student.backbone.…``) contains one are not decayed.
+        no_weight_decay_name: words. Parameters whose name (``Student.backbone.…``) contains one are not decayed.
         one_dim_param_no_weight_decay: parameters with one axis (biases, norms) are not decayed.
 
     Raises:
@@ -299,7 +299,7 @@ class TrainedPart:
         name: the name of the part, such as ``backbone`` or ``head.ctc_head``; with sub-models, ``Student.backbone``.
         parameters: its number of weights.
         trained: the number of trained weights.
-        rates: the learning rate factors of the trained weights, ascending.
+        rates: the learning rate factors of the trained weights, in ascending order.
     """
 
     name: str

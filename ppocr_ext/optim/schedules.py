@@ -21,11 +21,11 @@ from ppocr_ext.registry import SCHEDULES
 
 Rate: TypeAlias = lr.LRScheduler | float
 
-# PaddleOCR's constants: OneCycle starts at max_lr / START and ends at max_lr / START / END
+# PaddleOCR's constants: OneCycle starts at max_lr / START, and ends at max_lr / START / END.
 _ONE_CYCLE_START = 25.0
 _ONE_CYCLE_END = 1e4
 _ONE_CYCLE_RISE = 0.3
-# epochs of TwoStepCosine's first cosine; no key changes it
+# Epochs of TwoStepCosine's first cosine. No key changes it, as in PaddleOCR.
 _TWO_STEP_EPOCHS = 200
 
 
@@ -106,7 +106,7 @@ def _warmed_up(
 
 @SCHEDULES.register("Const")
 def const(learning_rate: float, step_each_epoch: int, warmup_epoch: float = 0, last_epoch: int = -1) -> Rate:
-    """Keep the same rate; without warm-up it is a float, not a scheduler."""
+    """Keep the same rate, which without warm-up is a float, not a scheduler."""
     return _warmed_up(float(learning_rate), learning_rate, warmup_epoch, step_each_epoch, last_epoch)
 
 

@@ -84,7 +84,7 @@ class QuickstartOptions:
     Attributes:
         preset: folder of configs with ``teacher.yml``, ``student.yml`` and ``distill.yml``.
         minutes: approximate time of all stages on two cores; None: that of the preset.
-        seed: for the images and the training.
+        seed: the seed of the images and the training.
     """
 
     preset: str = "quickstart"
@@ -111,7 +111,7 @@ def run_quickstart(
     """Run the unfinished ``stages`` in ``folder``, and return the results of all finished stages.
 
     Args:
-        folder: the folder of the data, the run folders of the stages, and the report.
+        folder: holds the data, the run folders of the stages, and the report.
         options: the options of the quickstart.
         processes: number of processes that draw images.
         stages: keys of :data:`STAGES`.
@@ -236,7 +236,7 @@ def _train_stage(stage: str, folder: Path, options: QuickstartOptions, host_path
             f"{command_line('quickstart', *both, host=host_path)}",
             code="missing_teacher",
         )
-    # a stage that was killed before its first `latest` may have a `best_accuracy`, but begins again
+    # A stage that was killed before its first `latest` may have a `best_accuracy`, but begins again.
     outcome = train(config, host_path=host_path, overwrite=not begun)
     if outcome.signal is not None:
         raise StopSignal(outcome.signal)
@@ -255,8 +255,8 @@ def _student_beside(
     """Train the student alone at the same time as the teacher, in another process, if both are to do on two cores.
 
     Yields:
-        A function that waits for the process; the process stops at the end of this context. The stage may be unfinished
-        after it: if the process has failed, or none was started.
+        A function that waits for the process, which stops at the end of this context. The stage may be unfinished
+        after it, if the process has failed or none was started.
     """
     to_do = {"teacher", "student"} & {stage for stage in stages if not _is_finished(folder / stage)}
     if len(to_do) < 2 or usable_cores() < 2:
@@ -318,7 +318,7 @@ def _evaluate_stage(
         name=STAGES[stage],
         parameters=count_parameters(network),
         steps=last["step"],
-        minutes=float(last["time"]) / 60,  # over all calls
+        minutes=float(last["time"]) / 60,  # `time` adds up over all calls
         accuracy=sum(p.correct for p in result.predictions) / len(result.predictions),
         similarity=float(result.metrics["norm_edit_dis"]),
     )

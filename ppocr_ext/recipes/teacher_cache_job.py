@@ -1,4 +1,4 @@
-"""Build a teacher cache in this process and others; each writes its own shards.
+"""Build a teacher cache in this process and others, each of which writes its own shards.
 
 Complete shards are kept, so another call continues where the last one stopped.
 """
@@ -70,7 +70,7 @@ from ppocr_ext.teacher_cache.store import (
 
 _KEPT = 64  # classes of a row, if no loss needs all
 _MOST_SHARDS = 500  # each shard is a memory map
-_LEAST_BATCHES = 32  # of a shard; a killed process loses the shard that it writes
+_LEAST_BATCHES = 32  # smallest shard; it is small, since a killed process loses the shard that it writes
 _MOST_CLASSES = 1 << 16  # ids are stored in 16 bits
 Shard = tuple[int, int]  # its view and its number
 
@@ -118,7 +118,7 @@ class BuildPlan:
 
 
 class CacheBuilder:
-    """Compute the entries of a cache; complete when it exists.
+    """Compute the entries of a cache.
 
     Args:
         config: the config of the distillation, as loaded.
@@ -128,7 +128,7 @@ class CacheBuilder:
     Attributes:
         facts: content of ``cache.json``.
         loss: the loss of the config.
-        plan: for the other processes.
+        plan: the plan that the other processes need.
 
     Raises:
         ConfigError: no sub-model is frozen, or several are and none is chosen.
@@ -137,7 +137,7 @@ class CacheBuilder:
     """
 
     def __init__(self, config: Config, options: CacheOptions, plan: BuildPlan | None = None) -> None:
-        # nothing is written into the run folder
+        # A scratch folder, so that nothing is written into the run folder.
         values: dict[str, Any] = {"Global.save_model_dir": str(scratch_folder()), "Train.teacher_cache": None}
         if options.processes > 1:
             values["Train.loader.num_workers"] = 0
@@ -208,7 +208,7 @@ class CacheBuilder:
         return BuildPlan(preflight, forms, size, seconds / len(images_of(batch)), self._dtype)
 
     def _logits(self, batch: Sequence[Any]) -> dict[str, np.ndarray]:
-        """Return the logits of the branches [B, N, C]; for NRTR at all positions that a label may have."""
+        """Return the logits of the branches, [B, N, C]; those of NRTR at all positions that a label may have."""
         data = list(labels_of(batch))
         if "gtc" in self._request.branches:
             data[LENGTH] = paddle.full_like(data[LENGTH], data[LENGTH - 1].shape[1] - 2)
@@ -224,7 +224,7 @@ class CacheBuilder:
             mass, rows = dropped.get(name, (0.0, 0))
             for place, of_sample in enumerate(values):
                 kept = top_classes(of_sample, form.kept, BLANK if name == "ctc" else None)
-                # outputs of NRTR after the end of a label are never used
+                # Outputs of NRTR after the end of a label are never used.
                 counted = None if name == "ctc" else int(batch[1 + LENGTH][place]) + 1
                 entries[place][name] = kept
                 mass += float(kept.mass(form.classes)[:counted].sum())
@@ -258,7 +258,7 @@ class CacheBuilder:
         return [listed[first : first + size] for first in range(0, len(listed), size)]
 
     def _digest(self, batches: Iterable[Any]) -> str:
-        """Return a digest of the samples of a shard and their sizes; a multi-scale index begins with the size."""
+        """Return a digest of the samples of a shard and their sizes, with which a multi-scale index begins."""
         keys = [
             sample_key(self._loader.dataset, index)
             + repr(index[:2] if isinstance(index, tuple | list) else "").encode()

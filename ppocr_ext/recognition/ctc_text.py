@@ -12,7 +12,7 @@ import numpy as np
 
 from ppocr_ext.charset import Charset
 
-# PaddleOCR keeps the order of these characters when it reverses the text of an Arabic dictionary
+# PaddleOCR keeps the order of these characters when it reverses the text of an Arabic dictionary.
 _LEFT_TO_RIGHT = re.compile(r"[a-zA-Z0-9 :*./%+-]")
 
 
@@ -21,13 +21,13 @@ class Character:
     """One character of a reading.
 
     Its columns are those of the frames in which the network sees it. CTC needs only one or two frames for a character,
-    so the columns are inside the character and seldom cover it. A character of an NRTR decoder has no columns.
+    so the columns lie inside the character and seldom cover all of it. A character of an NRTR decoder has no columns.
 
     Attributes:
         text: the character.
         confidence: its probability, from 0 to 1.
         first_column: the first of its pixel columns in the image; None if unknown.
-        last_column: the last of them.
+        last_column: the last of its pixel columns; None if unknown.
     """
 
     text: str
@@ -105,7 +105,7 @@ def read_classes(
         charset: the dictionary.
         pixels_per_frame: columns of the image for one frame; may be a fraction.
         width: the width of the image, pixels; None: the columns of a character are not limited.
-        reorder: reverse the text as PaddleOCR does for Arabic; None: use :func:`is_reordered`.
+        reorder: reverse the text as PaddleOCR does for Arabic. With None, :func:`is_reordered` decides.
         image: the path of the image, or its number.
     """
     classes, confidences = ids.tolist(), best.tolist()  # for so few numbers Python is faster than NumPy
@@ -122,7 +122,7 @@ def read_classes(
         )
         for start, end in runs
     )
-    # the mean in the order of the frames, so that it equals PaddleOCR's in every bit
+    # The mean in the order of the frames, so that it equals PaddleOCR's in every bit.
     confidence = float(best[[start for start, _ in runs]].mean()) if runs else 0.0
     if is_reordered(charset) if reorder is None else reorder:
         characters = _reordered(characters)
@@ -130,7 +130,7 @@ def read_classes(
 
 
 def is_reordered(charset: Charset) -> bool:
-    """Return True if PaddleOCR reverses texts of this dictionary: if its path contains ``arabic``."""
+    """Return True if PaddleOCR reverses texts of this dictionary, which it does if the path contains ``arabic``."""
     return charset.path is not None and "arabic" in str(charset.path)
 
 
@@ -166,6 +166,6 @@ def read_sequence(ids: np.ndarray, best: np.ndarray, charset: Charset, image: st
         if symbol and not (place == 0 and symbol == START):
             characters.append(Character(symbol, float(confidence)))
             confidences.append(confidence)
-    # the mean of float32 numbers, so that it equals PaddleOCR's in every bit
+    # The mean of float32 numbers, so that it equals PaddleOCR's in every bit.
     mean = float(np.mean(confidences)) if confidences else 0.0
     return Reading("".join([each.text for each in characters]), mean, tuple(characters), image)

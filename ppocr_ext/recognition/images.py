@@ -32,7 +32,7 @@ from ppocr_ext.io.image_pixels import PixelLimitError, decode_image, most_image_
 from ppocr_ext.limits import MAX_IMAGE_PIXELS, MAX_INPUT_WIDTH, read_at_most
 from ppocr_ext.messages import shortened
 
-# the path of a file, the bytes of an encoded image, or pixels: uint8 or uint16 [H, W] or [H, W, 1 | 3 | 4], BGR
+# The path of a file, the bytes of an encoded image, or pixels: uint8 or uint16 [H, W] or [H, W, 1 | 3 | 4], BGR.
 ImageSource = str | PathLike[str] | bytes | bytearray | memoryview | np.ndarray
 
 
@@ -44,8 +44,8 @@ def is_image(source: Any) -> TypeGuard[ImageSource]:
 def read_image(source: ImageSource) -> np.ndarray:
     """Return the pixels of an image: uint8 [H, W, 3], BGR.
 
-    A file and bytes are decoded as in training, by ``cv2.imdecode(…, IMREAD_COLOR)``: transparency is ignored, 16 bit
-    become 8, and a photo is turned by its EXIF orientation. An array with the pixels of a file gives the same result.
+    A file and bytes are decoded as in training, by ``cv2.imdecode(…, IMREAD_COLOR)``, which ignores transparency,
+    turns 16 bit into 8, and rotates a photo by its EXIF orientation. An array of the same pixels gives the same result.
 
     Args:
         source: see ``ImageSource``.
@@ -211,7 +211,7 @@ def _nothing(place: str, bad_lines: list[str]) -> DataError:
 
 
 def images_in(folder: Path) -> Iterator[ListedImage]:
-    """Yield the images in a folder and its subfolders: the samples of its LMDBs if it has any, else the files."""
+    """Yield the images in a folder and its subfolders: the samples of its LMDBs, or the files if it has none."""
     files = sorted(Path(parent, name) for parent, _, names in os.walk(folder) for name in names)
     if any(file.name == DATA_FILE for file in files):
         for environment in open_sets(folder):
@@ -240,7 +240,7 @@ def _add_file(found: ImageList, file: Path, data_dir: str | Path | None) -> None
 Kind = Literal["pad", "squash", "widen"]
 Color = Literal["BGR", "RGB"]
 _KINDS: dict[str, Kind] = {PAD: "pad", SQUASH: "squash", WIDEN: "widen"}
-# the normalised value for each value of a pixel; a table is faster than the operations, and equal in every bit
+# The normalised value for each value of a pixel. A table is faster than the operations, and equal in every bit.
 _NORMALISED = (np.arange(256, dtype=np.float32) / np.float32(255) - np.float32(0.5)) / np.float32(0.5)
 _UNSUPPORTED = ("ignore_orientation", "channel_first")  # options of DecodeImage
 
@@ -252,13 +252,13 @@ class WidthPolicy:
     The height is always that of ``image_shape``. Pixels become (x / 255 - 0.5) / 0.5; padding is 0.
 
     Attributes:
-        kind: ``"pad"``: keep the aspect ratio, pad on the right to the width of ``image_shape``, and squeeze longer
-            images to that width. ``"squash"``: resize to that width (``padding: false``). ``"widen"``: keep the aspect
-            ratio; a longer image makes a wider input (``eval_mode: true``).
+        kind: ``"pad"`` keeps the aspect ratio, pads on the right to the width of ``image_shape``, and squeezes longer
+            images to that width. ``"squash"`` resizes to that width (``padding: false``). ``"widen"`` keeps the aspect
+            ratio, so that a longer image makes a wider input (``eval_mode: true``).
         image_shape: (3, height, width).
         color: order of the channels that the network takes.
-        max_width: limit of ``"widen"``; longer images are squeezed to it. PaddleOCR's transform has no limit (None), so
-            a PNG of 662 bytes can need gigabytes; :meth:`from_config` sets ``MAX_INPUT_WIDTH``.
+        max_width: limit of ``"widen"``, to which longer images are squeezed. PaddleOCR's transform has no limit (None),
+            so a PNG of 662 bytes can need gigabytes. :meth:`from_config` sets ``MAX_INPUT_WIDTH``.
     """
 
     kind: Kind
@@ -338,7 +338,7 @@ class WidthPolicy:
         return {"kind": self.kind, "image_shape": list(self.image_shape), "color": self.color, **limit}
 
     def widths(self, height: int, width: int) -> tuple[int, int]:
-        """Return the width of the input for an image, and the number of its columns that the image fills.
+        """Return the width of the input for an image, and how many columns of the input the image fills.
 
         Args:
             height: the height of the image, pixels.
@@ -349,7 +349,7 @@ class WidthPolicy:
             return columns, columns
         ratio = width / float(height)
         if self.kind == "widen":
-            # PaddleOCR's order of operations: another order can differ by a column
+            # PaddleOCR's order of operations, since another order can differ by a column.
             columns = int(rows * max(columns * 1.0 / rows, ratio))
             if self.max_width is not None and columns > self.max_width:
                 return self.max_width, self.max_width

@@ -26,8 +26,8 @@ ENGINES = (NETWORK, *FORMATS)  # the network itself, and the forms of an exporte
 MODEL_FILE = "model.json"
 CHARSET_FILE = "charset.txt"
 INFERENCE_YML = "inference.yml"
-FORMAT = 1  # of model.json
-# keys in the metadata of an exported file
+FORMAT = 1  # version of model.json
+# Keys in the metadata of an exported file.
 CHARACTERS = "character"  # RapidOCR's name: the dictionary, one character on each line
 POLICY = "width_policy"  # our name: the width policy as JSON
 _ONNX = "onnx"  # the form that one file can hold
@@ -51,7 +51,7 @@ class RecognizerParts:
     reorder: bool | None = None
 
     def best(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the best class of each frame (of NRTR: the class of each character) and its probability, [B, T].
+        """Return the best class of each frame and its probability, [B, T]; for NRTR those of each character.
 
         Args:
             inputs: prepared images, float32 [B, 3, H, W].
@@ -279,9 +279,9 @@ def parts_of_metadata(form: str, place: Path, **options: Any) -> RecognizerParts
     """Return the parts of an exported file, described by its own metadata.
 
     Args:
-        form: its name in ``FORMATS``.
+        form: the name of its form in ``FORMATS``.
         place: the file, or its folder.
-        options: the others of :class:`ppocr_ext.inference.formats.ExportedEngine`.
+        options: the other arguments of :class:`ppocr_ext.inference.formats.ExportedEngine`.
 
     Raises:
         WeightsError: it cannot be opened, or has no dictionary or no width policy.
@@ -309,10 +309,10 @@ class Exported:
     """An exported recogniser, as its files describe it.
 
     Attributes:
-        folder: with the files.
+        folder: the folder with the files.
         policy: how images are prepared.
         charset: the dictionary.
-        reorder: reverse the text, as PaddleOCR does for Arabic.
+        reorder: whether to reverse the text, as PaddleOCR does for Arabic.
         files: SHA-256 of each file, by its name.
         width: the only width that the graph takes; None: every width.
         weights_digest: SHA-256 of the exported weights; None if it is not known.
@@ -370,7 +370,7 @@ def read_exported(folder: Path) -> Exported:
         classes = content["classes"]
         source = content.get("source") or {}
         unknown = (content.get("dictionary") or {}).get("unknown_symbol")
-        # a line for each class but the blank
+        # The file has a line for each class but the blank.
         characters = _content(folder / CHARSET_FILE).removesuffix("\n").split("\n")
         exported = Exported(
             folder,

@@ -43,7 +43,7 @@ class ReadImage:
 
 
 def worst_first(read: Iterable[ReadImage]) -> list[ReadImage]:
-    """Return the wrong readings, the largest error first, then the others; equal ones by ascending confidence."""
+    """Return the wrong readings, the largest error first, then the others; of equal ones, the least confident first."""
     return sorted(read, key=lambda each: (not each.wrong, -each.error, each.reading.confidence))
 
 
@@ -53,8 +53,8 @@ class RowForm:
 
     Attributes:
         form: ``"tsv"`` or ``"jsonl"``.
-        labels: with the label; the TSV then equals that of ``eval --save-predictions``.
-        characters: with confidence and columns of each character.
+        labels: write the label too. The TSV then equals that of ``eval --save-predictions``.
+        characters: write confidence and columns of each character too.
     """
 
     form: Form
@@ -69,7 +69,7 @@ class RowForm:
         return to_tsv([[*names, *(("confidences", "columns") if self.characters else ())]])
 
     def line(self, read: ReadImage) -> str:
-        """Return the line for an image; in a TSV, it is empty if the image cannot be read."""
+        """Return the line for an image. In a TSV, it is empty if the image cannot be read."""
         reading, label = read.reading, read.image.label
         if self.form == "jsonl":
             content = reading.to_json(self.characters) | {"image": read.image.name}
@@ -148,16 +148,16 @@ def _shrunk(image: np.ndarray) -> np.ndarray:
 
 
 class _FontChoice:
-    """Choose the font of each text: the first one that draws all its characters, else the first one."""
+    """Choose the font of each text: the first one that draws all its characters, or the first one if none does."""
 
     def __init__(self, texts: Sequence[str], places: Sequence[str]) -> None:
         installed = places or any(package_folder(name) for name in PACKAGES)
         self._missing = set("".join(texts)) - {" "}
         self._drawn: list[tuple[FontFile, frozenset[str]]] = []
         characters = sorted(self._missing)
-        # the regular face of a family has the shortest name
+        # The regular face of a family has the shortest name.
         named = sorted(find_fonts(places), key=lambda font: len(font.name)) if installed else []
-        # fonts of the system are searched last, for the characters that the others do not draw
+        # Fonts of the system are searched last, for the characters that the others do not draw.
         for font in chain(named, () if places else system_fonts(self._missing)):
             drawn = drawable(font, characters)
             if not self._drawn or self._missing & drawn:

@@ -86,7 +86,7 @@ def _pair_cards(comparison: Comparison) -> str:
 
 
 def _pair(a: str, b: str) -> str:
-    """Return both characters, with their names as a tooltip: a font may draw them alike."""
+    """Return both characters, with their names as a tooltip, since a font may draw them alike."""
     names = " → ".join(f"{unicodedata.name(c, 'no name')} (U+{ord(c):04X})" for c in (a, b))
     return f'<span class="glyphs" title="{esc(names)}">{esc(a)} → {esc(b)}</span>'
 
@@ -138,7 +138,7 @@ class ConfusionAnalysis:
     """The confusions of one evaluation.
 
     Attributes:
-        predictions: in the order of the file.
+        predictions: the predictions, in the order of the file.
         accuracy: share of predictions without an error.
         confusions: counts of each pair of characters.
         look_alikes: share of the characters in groups that were confused within their group.
@@ -177,10 +177,10 @@ class Comparison:
         after: the evaluation to report.
         groups: look-alikes.
         before: the earlier evaluation, or None.
-        changed: McNemar's test by name: ``lines`` that are correct, ``look-alikes`` that are not confused within a
-            group; empty without ``before``.
+        changed: McNemar's test by name, empty without ``before``. ``lines`` tests which text lines are correct,
+            ``look-alikes`` which look-alikes are not confused within a group.
         general: accuracy on a general list, or None.
-        general_before: the same of the earlier evaluation.
+        general_before: the same accuracy in the earlier evaluation.
     """
 
     after: ConfusionAnalysis
@@ -220,7 +220,7 @@ class Comparison:
 
     @property
     def drop(self) -> float | None:
-        """Return how much the accuracy on the general list fell; None if it is not known of both evaluations."""
+        """Return how much the accuracy on the general list fell; None if it is not known for both evaluations."""
         if self.general is None or self.general_before is None:
             return None
         return self.general_before.value - self.general.value
@@ -233,7 +233,7 @@ def compare(
     general: Sequence[Prediction] | None = None,
     general_before: Sequence[Prediction] | None = None,
 ) -> Comparison:
-    """Compare evaluations; ``before`` must have the samples of ``after``, in the same order."""
+    """Compare two evaluations; ``before`` must have the samples of ``after``, in the same order."""
     changed = {}
     if before is not None:
         confused = [[not wrong for wrong in look_alikes_confused(_pairs(p), groups)] for p in (before, after)]

@@ -25,7 +25,7 @@ _BOTTOM = 36
 _MAX_POINTS = 400  # limit for one curve: a long run has more points than a screen has pixels
 
 
-_HEALTH = (  # key of a train line, without the name of a sub-model; title; style
+_HEALTH = (  # (key of a train line, without the name of a sub-model, title, style)
     ("blank_share", "frames that the CTC blank wins", "accuracy"),
     ("blank_probability", "probability of the CTC blank", "accuracy"),
     ("distinct_texts", "different texts that CTC reads in a batch", "plain"),
@@ -41,7 +41,7 @@ class Plot:
     Attributes:
         title: name of the number.
         series: the curve of each run; some may be empty.
-        style: the vertical axis: ``"accuracy"`` (0 to 1), ``"loss"``, ``"lr"`` or ``"plain"`` (from 0).
+        style: the kind of vertical axis: ``"accuracy"`` (0 to 1), ``"loss"``, ``"lr"`` or ``"plain"`` (from 0).
     """
 
     title: str
@@ -72,7 +72,7 @@ def plots_of(runs: Sequence[Metrics]) -> list[Plot]:
         Plot("accuracy, held out", [run.series("eval", "acc") for run in runs], "accuracy"),
         Plot("1 − edit distance", [run.series("eval", "norm_edit_dis") for run in runs], "accuracy"),
         Plot("loss", [run.series("train", "loss") for run in runs], "loss"),
-        # a single part would repeat the plot of the loss
+        # A single part would repeat the plot of the loss.
         *(
             Plot(part, [run.loss_series(part) for run in runs], "loss")
             for part in (parts[:_MAX_PARTS] if len(parts) > 1 else ())
@@ -129,7 +129,7 @@ def plots_file(
         plots: at least one.
         legend: name of each series, and its text in the legend.
         columns: plots in a row, each 390 wide.
-        title: above them.
+        title: the text above the plots.
         below: SVG elements under the legend, drawn from (0, 0), and their height.
     """
     rows = math.ceil(len(plots) / columns)
@@ -233,7 +233,7 @@ def nice_ticks(low: float, high: float, about: int) -> list[float]:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Return 1, 2 and 5 of each decade between ``low`` and ``high``; for many decades only powers of ten."""
+    """Return 1, 2 and 5 of each decade between ``low`` and ``high``, or for many decades only powers of ten."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     every = math.ceil(len(decades) / 6)
     mantissas = (1, 2, 5) if math.log10(high / low) < 2.3 else (1,)
@@ -255,7 +255,7 @@ def _curve(plot: Plot, index: int, names: Sequence[str], x: _Scale, y: _Scale) -
     if plot.style != "accuracy":
         return svg
     best = best_point(series)
-    # a dot for each evaluation, with its numbers as a tooltip; the best one is larger
+    # Each evaluation has a dot, with its numbers as a tooltip. The best one is larger.
     for step, value in sorted({*points, *((best,) if best else ())}):
         if math.isfinite(value):
             kind, radius = ("best", 5.5) if (step, value) == best else ("dot", 2.6)

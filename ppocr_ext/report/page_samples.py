@@ -61,7 +61,7 @@ class SampleSelection(Generic[T]):
             heapq.heapreplace(heap, (worth, -next(self._order), make()))
 
     def selected(self) -> list[T]:
-        """Return at most :data:`KEPT` samples, errors first; of equal samples, those that were added first."""
+        """Return at most :data:`KEPT` samples, errors first, and of equal samples those that were added first."""
         ordered = [
             entry
             for heap in (self._errors, self._correct)
@@ -112,7 +112,7 @@ class SampleSet:
         wrong: errors among them.
         cards: the samples to show.
         note: how many images were not found; empty if all were.
-        rule: when a text counts as correct, if not only when all characters are equal.
+        rule: how texts are compared, in words; empty if all characters must be equal.
     """
 
     source: str
@@ -159,7 +159,7 @@ def read_prediction_samples(folder: Path, data_dir: Path | None) -> list[SampleS
 
     Args:
         folder: run folder.
-        data_dir: start of relative image paths; None: show no images.
+        data_dir: start of relative image paths; None to show no images.
     """
     sets = []
     for file in sorted(folder.glob("*.tsv")):
@@ -195,7 +195,7 @@ class SampleImages:
     """Read the images of samples as PNG in base64, and count how many were found.
 
     Args:
-        data_dir: start of relative paths; None: read no image.
+        data_dir: start of relative paths; None to read no image.
 
     Attributes:
         wanted: images asked for.
@@ -278,7 +278,7 @@ def normalised_png(image: np.ndarray) -> str:
     """Return an image as the network sees it, as PNG in base64.
 
     Args:
-        image: normalised, float [channels, height, width]; zeros that pad it on the right are left out.
+        image: normalised, float [channels, height, width]. Zeros that pad it on the right are left out.
     """
     used = np.flatnonzero(np.any(image != 0, axis=(0, 1)))
     if len(used):

@@ -20,18 +20,18 @@ def esc(value: Any) -> str:
 
 
 def finite_number(value: Any) -> float | None:
-    """Return ``value`` if it is a finite number, else None: a file may contain anything."""
+    """Return ``value`` if it is a finite number, or None, since a file may contain anything."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    # false for NaN, infinity, and integers that are too large for a float
+    # The comparison is false for NaN, infinity, and integers that are too large for a float.
     return float(value) if abs(value) < 1e300 else None
 
 
 def percent(value: Any) -> str:
-    """Return a share as ``98.7%``; 100% only if it is all."""
+    """Return a share as ``98.7%``. It is 100% only if nothing is missing."""
     if (share := finite_number(value)) is None:
         return "–"
-    # 0.999999 is all, since the metric divides by the count + 1e-5
+    # 0.999999 counts as 1, since the metric divides by the count + 1e-5.
     return f"{100 * share:.{2 if 0.9995 <= share < 0.99995 else 1}f}%"
 
 
@@ -206,7 +206,7 @@ def page(title: str, subtitle: str, body: str) -> str:
 
 
 def plot_style() -> str:
-    """Return the style of plots with fixed light colours, for SVG files: most viewers do not know CSS variables."""
+    """Return the style of plots for SVG files: fixed light colours, since most viewers do not know CSS variables."""
     return re.sub(r"var\(--(\w+)\)", lambda name: _COLORS[name[1]][0], _PLOT_STYLE)
 
 

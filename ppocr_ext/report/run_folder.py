@@ -6,16 +6,16 @@ for a formula, are quoted. ``run.json`` is one JSON object.
 
 Keys of ``metrics.jsonl``:
     kind: ``train``, for a window of ``print_batch_step`` steps, or ``eval``.
-    epoch: in progress, counted from 1.
+    epoch: the epoch in progress, counted from 1.
     step: steps of the optimizer since the beginning of the run; 0 in the evaluation of the weights it starts from.
     time: seconds of training so far, evaluations included; a resumed run adds the time before the stop.
     lr: learning rate of the last step.
-    loss: mean over the window.
-    losses: the same for each part of the loss, with its weight.
+    loss: mean loss over the window.
+    losses: the mean of each part of the loss, with its weight.
     ips: images a second, without evaluations.
     grad_norm: mean norm of the gradient before clipping.
     blank_share: share of frames that the CTC blank wins; ``blank_share_NAME`` of the sub-model NAME.
-    blank_probability: mean probability of the blank in one step of the window; so are the next four.
+    blank_probability: mean probability of the blank in one step of the window. The next four are of this step too.
     text_length: mean length of the texts that CTC reads in the batch.
     distinct_texts: how many different texts.
     nrtr_end_share: share of text lines whose first NRTR token is ``</s>``.
@@ -70,7 +70,7 @@ from ppocr_ext.metrics import SPACES_IGNORED
 from ppocr_ext.report.page_samples import SampleSet, read_prediction_samples, read_samples
 from ppocr_ext.report.page_template import finite_number
 
-# how a run can end (`status` in run.json), and the exit code of `train`; after a signal it is 128 + its number
+# How a run can end (`status` in run.json), and the exit code of `train`. After a signal it is 128 + its number.
 EXIT_CODES = {"finished": 0, "stopped": 0, "collapsed": 1, "nonfinite": 1, "failed": 2}
 METRICS_FILE = "metrics.jsonl"
 RECORD_FILE = "run.json"
@@ -180,7 +180,7 @@ class RunFolder:
 
     Attributes:
         folder: its path.
-        name: for legends: the folder's name, with parents if two names are equal.
+        name: the name in legends: that of the folder, with its parents if two names are equal.
         metrics: ``metrics.jsonl``.
         record: ``run.json``.
         preflight: ``preflight.json``.
@@ -225,7 +225,7 @@ class RunFolder:
 
 
 def status_of(record: dict[str, Any]) -> str:
-    """Return the status in a ``run.json``: a key of :data:`EXIT_CODES`, ``running`` (or killed), or ``unknown``."""
+    """Return the status in a ``run.json``: a key of :data:`EXIT_CODES`, ``running`` (or killed) or ``unknown``."""
     status = record.get("status")
     return str(status) if status in (*EXIT_CODES, "running") else "unknown"
 
@@ -240,10 +240,10 @@ def unevaluated(evaluated: int, step: int) -> str:
 
 
 def read_runs(paths: Sequence[str | Path]) -> list[RunFolder]:
-    """Read run folders; a folder that is no run folder stands for the runs in it.
+    """Read run folders. A folder that is not a run folder stands for the runs in it.
 
     Raises:
-        DataError: a path is neither.
+        DataError: a path is neither a run folder nor a folder with runs.
     """
     folders: list[Path] = []
     for path in map(Path, paths):

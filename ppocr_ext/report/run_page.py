@@ -64,7 +64,7 @@ def predictions(runs: Sequence[RunFolder]) -> str:
     """Return samples with their predictions and images, errors first."""
     cards = []
     for index, run in enumerate(runs):
-        # only the first set of the first two runs is unfolded
+        # Only the first set of the first two runs is unfolded.
         sets = "".join(
             _sample_set(sample_set, index < 2 and n == 0) for n, sample_set in enumerate(run.samples)
         )
@@ -167,7 +167,7 @@ def warnings(runs: Sequence[RunFolder]) -> str:
 
 
 def data(runs: Sequence[RunFolder]) -> str:
-    """Return the numbers of preflight: samples, usable ones, skipped ones by reason; and some skipped samples."""
+    """Return the numbers of preflight (samples, usable ones, skipped ones by reason), and some skipped samples."""
     rows = []
     details = []
     for index, run in enumerate(runs):
@@ -244,7 +244,7 @@ def _differences(runs: Sequence[RunFolder]) -> str:
     rows = [
         [esc(key), *(esc(values.get(key, "–")[:_LONGEST]) for values in flat)]
         for key in dict.fromkeys(key for values in flat for key in values)
-        # the names of the runs show the folder
+        # The names of the runs show the folder.
         if len({values.get(key) for values in flat}) > 1 and key != "Global.save_model_dir"
     ]
     if not rows:
@@ -266,7 +266,7 @@ def _flat(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
 
 
 REPORT_FILE = "report.html"
-# `reason` in run.json
+# `reason` in run.json -> the words on the page.
 _SIGNALS = {
     "signal 1": "stopped by SIGHUP (its terminal was closed)",
     "signal 2": "stopped by Ctrl-C (SIGINT)",
@@ -298,7 +298,7 @@ def write_report(paths: Sequence[str | Path], out: Path, title: str = "") -> lis
 
 
 def write_curves(runs: Sequence[RunFolder], out: Path, title: str = "") -> bool:
-    """Write the curves of ``runs`` to the SVG file ``out``; False if no step has been logged yet."""
+    """Write the curves of ``runs`` to the SVG file ``out``; return False if no step has been logged yet."""
     if drawn := curves_file([(run.name, run.metrics) for run in runs], title):
         write_text(out, drawn)
     return bool(drawn)

@@ -28,7 +28,7 @@ class Finding:
     Attributes:
         code: name of the test, such as ``positions``.
         verdict: ``fault``, ``ok`` or ``not tested``.
-        message: what was done and seen. For a fault three lines: what it means, what was done and seen, and the fix.
+        message: what was done and seen. A fault has three lines: what it means, what was done and seen, and the fix.
     """
 
     code: str
@@ -59,7 +59,7 @@ def keep_weights(model: nn.Layer) -> Iterator[None]:
 
 @contextmanager
 def open_probe(head: TrainedHead) -> Iterator[HeadProbe]:
-    """Give a probe of ``head`` in eval mode, at its first weights; the weights of its layer are slightly changed.
+    """Give a probe of ``head`` in eval mode, at its first weights, with those of its layer slightly changed.
 
     Without the change, a part whose weights begin at zero, such as learned positions or a gate, would seem to be
     missing.
@@ -103,7 +103,7 @@ class HeadProbe:
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
-        """Return the shape of the output, or () if it is no tensor; all ids are 0 here, since the head knows these."""
+        """Return the shape of the output for labels of 0, a class that every head has; () if it is not a tensor."""
         labels = list(self.head.labels)
         if self.ids is not None:
             labels[0] = paddle.zeros_like(labels[0])
@@ -160,8 +160,8 @@ class HeadProbe:
     def wanted(self) -> np.ndarray | None:
         """Return the class that the loss wants at each place, int64 [B, L]; -1 at places that do not count.
 
-        It is the class with the most negative gradient when all classes are equally likely. None if the loss has no
-        gradient there.
+        It is the class with the most negative gradient when all classes are equally likely. The result is None if the
+        loss has no gradient there.
         """
         even = like(self.head.images, np.full(self.base.shape, 1.0 / self.base.shape[-1], "float32"))
         even.stop_gradient = False
@@ -173,7 +173,7 @@ class HeadProbe:
 
     @cached_property
     def shift(self) -> int | None:
-        """Return s if the loss wants entry i + s of the label at each place i that counts; else None."""
+        """Return s if the loss wants entry i + s of the label at each place i that counts; None if no s fits all."""
         if self.ids is None or self.wanted is None or not (self.wanted >= 0).any():
             return None
         return next((s for s in _SHIFTS if self._follows(s)), None)
@@ -215,7 +215,7 @@ def like(tensor: Tensor, values: np.ndarray) -> Tensor:
     return paddle.to_tensor(values, place=tensor.place).astype(tensor.dtype)
 
 
-_UNCHANGED = 1e-6  # in spreads of the output
+_UNCHANGED = 1e-6  # unit: the spread of the output; rounding stays below it
 _BENT = 0.1  # relative deviation of the output from a straight line that is accepted
 _NO_SOFTMAX = Finding("softmax", "ok", "The output has no probabilities.")
 _MARKS = 4  # the most classes beyond characters and blank: an NRTR head has n + 4 rows
@@ -227,7 +227,7 @@ def class_count(probe: HeadProbe) -> Finding:
     n = probe.head.charset.ctc_classes
     known = f"{classes} classes, and the dictionary has {n - 1} characters"
     largest = _largest_id(probe)
-    # short-circuits: the probe cannot be used with classes that the output lacks
+    # In this order, since the probe cannot be used with classes that the output lacks.
     is_ctc = largest < classes and not (probe.trouble or probe.head.takes_labels) and probe.shift is None
     if largest >= classes:
         problem = (
@@ -255,7 +255,7 @@ def _largest_id(probe: HeadProbe) -> int:
 
 
 def image(probe: HeadProbe) -> Finding:
-    """Give other images with the same labels: the output must change."""
+    """Give other images with the same labels, which must change the output."""
     draw = np.random.default_rng(0).standard_normal(probe.images.shape).astype("float32")
     others = (np.roll(probe.images, 1, axis=0), draw)
     change = max(float(probe.change(probe.logits(images=other)).max()) for other in others)
@@ -271,7 +271,7 @@ def image(probe: HeadProbe) -> Finding:
 
 
 def samples(probe: HeadProbe) -> Finding:
-    """Give another image as the first sample: the outputs of the other samples must stay the same."""
+    """Give another image as the first sample, which must not change the outputs of the other samples."""
     if len(probe.images) < 2:
         return Finding("samples", "not tested", "The batch has one sample only.")
     other = probe.images.copy()

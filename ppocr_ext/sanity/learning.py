@@ -1,4 +1,4 @@
-"""Train on one batch until it is known by heart, all heads together, then each head apart; and report the result."""
+"""Train on one batch until it is known by heart, all heads together and then each apart, and report the result."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SAME = 1e-4  # relative difference of two losses that are the same
 
 @dataclass(frozen=True)
 class Point:
-    """A measurement: step, loss of the head, number of samples that it reads."""
+    """A measurement: the step, the loss of the head, and the number of samples that it reads."""
 
     step: int
     loss: float
@@ -41,7 +41,7 @@ class Lesson:
 
     Attributes:
         head: the head.
-        way: ``"together"``: with all heads, by the config's loss; ``"apart"``: alone, by its own loss.
+        way: ``"together"`` if it learned with all heads, by the config's loss; ``"apart"`` if alone, by its own loss.
         chance: the loss if every class has the same probability.
         note: a remark about the training; may be empty.
         points: the measurements, in the order of their steps; at least one.
@@ -62,7 +62,7 @@ class Lesson:
 
     @property
     def passed(self) -> bool:
-        """Return True if 90 % are read; or if half are read and the loss is below 10 % of the loss at chance.
+        """Return True if 90 % are read, or if half are read and the loss is below 10 % of the loss at chance.
 
         A low loss alone is not enough: the loss is also low if a decoder gets the answer as input, or if a CTC head
         with many classes finds only blanks.
@@ -175,7 +175,7 @@ def remarks(
     yield f"not learned in {steps} steps: {', '.join(failed)}" if failed else LEARNED
     for name, results in findings.items():
         of_head = {lesson.way: lesson for lesson in lessons if lesson.head.name == name}
-        # a head that has learned the batch with a rate shows more than the few steps of the test
+        # That a head has learned the batch with a rate shows more than the few steps of the test.
         faults = [
             each.message
             for each in results

@@ -22,7 +22,7 @@ from ppocr_ext.sanity.head_probe import (
 )
 from ppocr_ext.sanity.subject import TrainedHead
 
-FACTORS = (0.01, 0.1, 1.0, 10.0, 100.0)  # of the config's peak learning rate
+FACTORS = (0.01, 0.1, 1.0, 10.0, 100.0)  # factors of the config's peak learning rate
 _WIDER = (1e-4, 1e-3, 1.0, 1e3, 1e4)  # tried if the loss falls at none of FACTORS
 _OWN = 2  # index of the factor 1
 STEPS = 8
@@ -98,7 +98,7 @@ _NO_RULE = "The classes that the loss wants are not the entries of the label in 
 
 
 def positions(probe: HeadProbe) -> Finding:
-    """Give the same character at all places: the outputs differ only if the decoder has positions."""
+    """Give the same character at all places, where outputs differ only if the decoder has positions."""
     if not probe.head.takes_labels or probe.ids is None:
         return Finding("positions", "not tested", f"{_NO_LABEL}.")
     out = centered(probe.logits(np.full_like(probe.ids, probe.ids[0, 1])))
@@ -150,7 +150,7 @@ def shift(probe: HeadProbe) -> Finding:
 
 
 def causal_mask(probe: HeadProbe) -> Finding:
-    """Change a character of the label: the outputs of the places before it must stay the same."""
+    """Change a character of the label, which must not change the outputs of the places before it."""
     if not probe.head.takes_labels or probe.ids is None:
         return Finding("causal_mask", "not tested", f"{_NO_LABEL}.")
     if probe.counts is None or probe.base.shape[1] < 2 or len(_alphabet(probe)) < 2:
@@ -168,7 +168,7 @@ def causal_mask(probe: HeadProbe) -> Finding:
 
 
 def start(probe: HeadProbe) -> Finding:
-    """Check the first entry that the decoder gets: it must be a mark, the same for all labels."""
+    """Check that the first entry that the decoder gets is a mark, the same for all labels."""
     if probe.shift != 1 or not probe.head.takes_labels or probe.ids is None or probe.counts is None:
         return Finding(
             "start", "not tested", "The loss does not want the entry behind the one that the head gets."
@@ -185,7 +185,7 @@ def start(probe: HeadProbe) -> Finding:
 
 
 def end(probe: HeadProbe) -> Finding:
-    """Check what the loss wants behind the last character: it must be a mark, the same for all labels."""
+    """Check that the loss wants a mark behind the last character, the same for all labels."""
     if probe.shift is None or probe.counts is None or probe.ids is None or probe.wanted is None:
         return Finding("end", "not tested", f"{_NO_RULE}, or their lengths are not known.")
     if probe.shift != 1 and probe.begins_with_mark:
@@ -195,7 +195,7 @@ def end(probe: HeadProbe) -> Finding:
     marks = [_at(row, n + offset - probe.shift) for row, n in zip(probe.wanted, probe.counts, strict=True)]
     lasts = [int(row[row >= 0][-1]) for row in probe.wanted if (row >= 0).any()]
     good = [mark for mark in marks if mark >= 0 and mark not in characters]
-    # the lengths of the labels may include the marks
+    # The lengths of the labels may include the marks.
     if len(set(lasts)) == 1 and not any((row[row >= 0][:-1] == lasts[0]).any() for row in probe.wanted):
         good = lasts
     if len(good) == len(marks) and len(set(good)) == 1:
@@ -226,7 +226,7 @@ def _at(row: np.ndarray, place: int) -> int:
 def _dependence(probe: HeadProbe, offset: int) -> tuple[float, float]:
     """Change characters at three places, one place at a time, and return two largest changes of the output.
 
-    The first is that at the places before the changed one, the second that at ``offset`` places behind it.
+    The first is the change at the places before the changed one, the second the change ``offset`` places behind it.
     """
     assert probe.ids is not None and probe.counts is not None
     ids = probe.ids
@@ -268,7 +268,7 @@ def examine_structure(head: TrainedHead) -> list[Finding]:
     Its weights, buffers, gradients, modes and the generators are restored. Other sub-models get their first weights.
 
     Args:
-        head: with at least two samples.
+        head: a head with at least two samples.
 
     Returns:
         One finding for each test: faults first, the most likely cause at the front.

@@ -52,7 +52,7 @@ class Subject:
 
     Attributes:
         context: context of the training.
-        network: in train mode, but without dropout.
+        network: the networks in train mode, but without dropout.
         loss: the config's loss.
         batch: a batch of ``Train``.
         first: the first weights, by name.
@@ -110,7 +110,7 @@ def open_subject(
     resumed = config.settings.checkpoints
     if resumed:  # only the weights of the checkpoint, not its position in the run
         config = config.with_values({"Global.checkpoints": None, "Global.pretrained_model": resumed})
-    # a teacher may be untrained, since only heads are tested
+    # A teacher may be untrained, since only heads are tested.
     config = config.with_values({f"Global.{ALLOW_UNTRAINED}": True})
     context = open_context(config, RunOptions("train", host_path, old_dictionary))
     plain = {"Global.use_amp": False, "Global.to_static": False}
@@ -149,7 +149,7 @@ def open_subject(
 
 
 def peak_rate(options: Mapping[str, Any]) -> float:
-    """Return the highest learning rate of ``Optimizer.lr``: the one that it names, else that of the first steps."""
+    """Return the highest rate that ``Optimizer.lr`` names, or that of its first steps if it names none."""
     named = options.get("learning_rate", options.get("max_lr"))
     if isinstance(named, int | float):
         return float(named)
@@ -187,7 +187,7 @@ class TrainedHead:
     """A head as the config trains it: a single head, or a branch of a MultiHead that has a loss.
 
     Attributes:
-        name: ``"ctc"``, ``"gtc"`` (NRTR) or ``"sar"`` for a branch of a MultiHead, else the class of the head. If
+        name: ``"ctc"``, ``"gtc"`` (NRTR) or ``"sar"`` for a branch of a MultiHead; otherwise the class of the head. If
             several sub-models are trained, the name of the sub-model comes first.
         model: the BaseModel with the head, in train mode, without dropout.
         layer: the layer that makes the logits.
@@ -268,7 +268,7 @@ def _zeros(output: Any) -> Any:
 
 @dataclass(frozen=True)
 class _Part:
-    """A loss of one head: its sub-model, its branch of a MultiHead, and if it takes all outputs of the MultiHead."""
+    """A loss of one head: its sub-model, its branch of a MultiHead, and whether it takes all outputs of that."""
 
     model: str | None
     branch: str | None
@@ -277,7 +277,7 @@ class _Part:
 
 
 def _parts(loss: Loss) -> Iterator[_Part]:
-    """Yield the parts of ``loss`` that compare with labels; losses between networks and to centers teach no text."""
+    """Yield the parts of ``loss`` that compare with labels, since losses of features and of pairs teach no text."""
     if isinstance(loss, CombinedLoss):
         for _, _, each in loss.losses:
             yield from _parts(each)

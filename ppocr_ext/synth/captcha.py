@@ -1,4 +1,4 @@
-"""CAPTCHAs as the library ``captcha`` draws them; each depends only on a seed, a stream and an index.
+"""CAPTCHAs as the library ``captcha`` draws them. Each depends only on a seed, a stream and an index.
 
 No Paddle. Neither the number of processes nor the order of the images changes an image.
 """
@@ -79,7 +79,7 @@ class LibraryPainter:
 
 
 class _Glyph(NamedTuple):
-    """A character: its ink ([h, w], None for a space), and the size of its box in the library."""
+    """The ink of a character ([h, w], None for a space), and the size of its box in the library."""
 
     ink: np.ndarray | None
     width: int
@@ -270,10 +270,10 @@ class CaptchaOptions:
     Args:
         characters: the characters drawn, each with the same probability.
         length: fewest and most characters of a CAPTCHA.
-        width, height: pixels. The library's own size is 160×60. Its noise has the same size in any image: at 90×30 it
-            hides the digits, even from a person.
-        fonts: TrueType files; an empty tuple for the library's own fonts (Latin letters and digits).
-        font_sizes: pixels; one is chosen at random for each character.
+        width, height: the size of the image, pixels. The library's own size is 160×60. Its noise has the same size in
+            any image, so at 90×30 it hides the digits, even from a person.
+        fonts: TrueType files. An empty tuple stands for the library's own fonts (Latin letters and digits).
+        font_sizes: sizes in pixels, of which one is chosen at random for each character.
         painter: ``"library"`` draws with the library itself; ``"fast"`` draws the same picture, except for a few edge
             pixels, in a fifth of the time.
     """
@@ -294,7 +294,8 @@ class CaptchaOptions:
         """Check that the CAPTCHAs can be drawn.
 
         Raises:
-            DataError: ``bad_value``, ``bad_font`` or ``undrawable_characters``; the message starts with the option.
+            DataError: an option cannot be used (``bad_value``, ``bad_font`` or ``undrawable_characters``). The message
+                starts with the option.
         """
         text = self.characters
         sizes = self.font_sizes
@@ -364,7 +365,7 @@ class CaptchaSource:
         return painter(options.width, options.height, options.font_files(), options.font_sizes)
 
     def to_json(self) -> dict[str, Any]:
-        """Return all that determines the images except the seed, as plain values; fonts by name and content."""
+        """Return all that determines the images except the seed, as plain values, with fonts by name and content."""
         return {**asdict(self.options), "fonts": [named_by_content(font) for font in self.options.fonts]}
 
     def label(self, stream: str, index: int) -> str:
@@ -372,13 +373,13 @@ class CaptchaSource:
         return self._text(SeededRandom(self.seed, stream, index))
 
     def image(self, stream: str, index: int) -> tuple[str, np.ndarray]:
-        """Draw an image: its text, and uint8 [height, width, 3], BGR."""
+        """Draw an image; return its text, and its pixels uint8 [height, width, 3], BGR."""
         rng = SeededRandom(self.seed, stream, index)
         text = self._text(rng)
         return text, self._painter.paint(text, rng)
 
     def font(self, stream: str, index: int) -> tuple[str, int]:
-        """Return a font with the characters of an image: its file, and its number in the file."""
+        """Return a font with the characters of an image, as its file and its number in the file."""
         return self.options.font_files()[0], 0
 
     def _text(self, rng: SeededRandom) -> str:

@@ -22,8 +22,8 @@ class Caption:
 
     Attributes:
         text: the text.
-        font: the font of the text; None: the font of Pillow, which draws Latin letters.
-        color: as Pillow names it.
+        font: the font of the text; None for that of Pillow, which draws Latin letters.
+        color: the name of the color in Pillow.
     """
 
     text: str

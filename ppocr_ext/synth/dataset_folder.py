@@ -67,7 +67,7 @@ class DatasetFolder:
 
 
 def make_folder(out: str | Path, wanted: DatasetFolder, processes: int = 1) -> int:
-    """Write images, label files, ``dict.txt``, ``samples.png`` and ``dataset.json``; return how many images were drawn.
+    """Write images, label files, ``dict.txt``, ``samples.png`` and ``dataset.json``; return the number of drawn images.
 
     The content does not depend on ``processes``. An incomplete folder is completed, a complete one is not changed.
     ``dataset.json`` has the parameters and the SHA-256 of all other files.

@@ -37,15 +37,15 @@ _OFFSET = 0.5  # weight of a difference in height, in em: a raised dot looks les
 
 @dataclass(frozen=True)
 class GlyphMaps:
-    """The characters of one font as small maps: as they stand in a line, and stretched to one size.
+    """The characters of one font as small maps, both as they stand in a line and stretched to one size.
 
     Attributes:
         font: the font.
-        drawn: bool [C], which characters the font draws; the rows of the others are 0.
-        placed: int8 [C, GRID · GRID], at their size and on the baseline, the ink centered horizontally.
-        filled: int8 [C, GRID · GRID], stretched until the ink fills the map.
-        height: float32 [C], of the ink, in em.
-        width: float32 [C], of the ink, in em.
+        drawn: bool [C], which characters the font draws. The rows of the others are 0.
+        placed: int8 [C, GRID · GRID], maps at their size and on the baseline, with the ink centered horizontally.
+        filled: int8 [C, GRID · GRID], maps stretched until the ink fills them.
+        height: float32 [C], height of the ink, in em.
+        width: float32 [C], width of the ink, in em.
         middle: float32 [C], how far the middle of the ink lies above the baseline, in em.
     """
 
@@ -61,7 +61,7 @@ class GlyphMaps:
 class SimilarPair(NamedTuple):
     """Two characters by their numbers, first < second, and their similarity, up to 1.
 
-    ``same``: all fonts draw them identically, or with a difference that no line would show.
+    ``same`` tells whether all fonts draw them identically, or with a difference that no line would show.
     """
 
     first: int
@@ -139,7 +139,7 @@ def similar_pairs(maps: Sequence[GlyphMaps], least: float) -> list[SimilarPair]:
     """Return the pairs of characters whose similarity is at least ``least``, most alike first.
 
     Two glyphs of a font are compared by the normalised correlation of their strokes, the greatest of nine shifts by up
-    to one cell. They are compared twice: as they stand on the baseline, and stretched to one height and width. The
+    to one cell. They are compared twice, as they stand on the baseline, and stretched to one height and width. The
     second value is reduced by their difference in height, width and place: fonts draw 0 and 日 wide or narrow, and a
     cut-out line does not show the size of its letters. Both values are averaged over the fonts that draw both
     characters, and the similarity is the greater mean.
@@ -266,7 +266,7 @@ def to_file(groups: Iterable[Group], same: Sequence[str], heading: Sequence[str]
             lines += ["", f"# similarity {step:.2f} and more"]
             above = step
         text = group.characters
-        # a line that begins with # is a comment
+        # A line that begins with # is a comment.
         lines.append(text[1:] + text[0] if text.startswith("#") else text)
     return "\n".join(lines) + "\n"
 

@@ -11,10 +11,10 @@ def check_options(*checks: tuple[str, bool, object, str]) -> None:
     """Raise an error for the first option that is not accepted.
 
     Args:
-        checks: name of the option, True if it is accepted, its value, and what is expected.
+        checks: for each option its name, whether it is accepted, its value, and what is expected.
 
     Raises:
-        DataError: ``bad_value``; the message starts with the name of the option.
+        DataError: an option is not accepted (``bad_value``). The message starts with its name.
     """
     for name, accepted, value, expected in checks:
         if not accepted:

@@ -1,4 +1,4 @@
-"""Datasets that draw their images during training: no image is seen twice, and nothing is written to the disk.
+"""Datasets that draw their images during training, so that no image is seen twice and none is written to the disk.
 
 Keys of ``dataset``:
     name: one of the datasets below; each adds its own keys.
@@ -32,14 +32,14 @@ _OWN_KEYS = ("name", "transforms", "ext_op_transform_idx", "size", "seed")
 
 
 class SyntheticDataSet(Dataset):
-    """Draw each image as training asks for it; it depends only on seed, mode, epoch and index.
+    """Draw each image when training asks for it. It depends only on seed, mode, epoch and index.
 
     In ``Train`` each epoch has its own images. In ``Eval`` and ``Test`` the images are always the same. The number of
     workers makes no difference. Keys of ``dataset``: ``transforms`` (PaddleOCR's), ``size`` (images of an epoch),
-    ``seed`` (default ``Global.seed``, else 0), and the fields of ``OPTIONS``.
+    ``seed`` (default ``Global.seed``, or 0 without it), and the fields of ``OPTIONS``.
 
-    ``DecodeImage`` at the beginning of ``transforms`` is not run: there is no file to decode. Its ``img_mode`` and
-    ``channel_first`` are applied to the image.
+    ``DecodeImage`` at the beginning of ``transforms`` is not run, since there is no file to decode. Its ``img_mode``
+    and ``channel_first`` are applied to the image.
 
     Args:
         config: the whole configuration; it is not changed.
@@ -150,7 +150,7 @@ def _check_labels(source: SampleSource, charset: Charset, longest: int) -> None:
     """Check that the labels of ``source`` can be encoded.
 
     Raises:
-        DataError: ``bad_value``: a character is not in the dictionary, or labels are too long.
+        DataError: a character is not in the dictionary, or labels are too long (``bad_value``).
     """
     unknown = "".join(charset.unknown("".join(source.characters)))
     check_options(

@@ -30,13 +30,13 @@ from ppocr_ext.teacher_cache.store import (
 )
 
 _FEW = 8  # samples that are compared with the live teacher
-# share of the probability of a row that may be in other classes than the live teacher's; float16 changes below 0.001
+# Share of the probability of a row that may be in other classes than the live teacher's. float16 changes below 0.001.
 _MOST_APART = {FLOAT32: 0.01, BFLOAT16: 0.05}
 LENGTH = 2  # place of the lengths in the labels that a MultiHead gets: CTC's, NRTR's, length, …
 
 
 class CachedTeacher:
-    """Return the stored outputs of a sub-model; the live sub-model answers if a sample of the batch is not stored.
+    """Return the stored outputs of a sub-model. The live sub-model answers if a sample of the batch is not stored.
 
     Args:
         store: the cache.
@@ -48,7 +48,7 @@ class CachedTeacher:
         is_live: True if the live teacher answered for the last batch.
         batches: number of training batches so far.
         live_batches: number of batches that the live teacher answered.
-        lacking: number of samples in them that were not stored.
+        lacking: number of samples in these batches that were not stored.
     """
 
     def __init__(self, store: Store, model: BaseModel, live: Callable[..., Any]) -> None:
@@ -65,7 +65,7 @@ class CachedTeacher:
     def __call__(
         self, images: Tensor, data: Sequence[Tensor] | None = None, request: HeadRequest | None = None
     ) -> Any:
-        """Return outputs in the form of the sub-model's, with dense logits for each branch."""
+        """Return outputs in the form of the sub-model's own, with dense logits for each branch."""
         if request is None:
             return self._live(images, data)
         if not is_for_losses(request) or not request.for_training or request.branches & self._others:
@@ -120,7 +120,7 @@ class CachedTeacher:
             )
 
     def _logits(self, branch: str, entries: Sequence[Any], data: Any) -> Any:
-        # NRTR has as many rows as the longest label of the batch
+        # NRTR has as many rows as the longest label of the batch.
         rows = None if branch == "ctc" else int(data[LENGTH].max()) + 1
         kept = [entry[branch] for entry in entries]
         return dense_logits(kept, self._store.facts.branches[branch].classes, rows)
@@ -135,7 +135,7 @@ def branch_logits(output: Any, branches: Iterable[str]) -> dict[str, Any]:
 
 
 def _apart(logits: Tensor, live: Tensor) -> float:
-    """Return the mean share of the probability that is in other classes; 1 if the numbers of rows differ."""
+    """Return the mean share of the probability that other classes have; 1 if the numbers of rows differ."""
     logits = logits[: live.shape[0], : live.shape[1]]  # NRTR has as many rows as the longest of these labels
     if logits.shape != live.shape:
         return 1.0
@@ -162,14 +162,15 @@ def cached_teacher(
 
     Args:
         folder: the folder of the cache.
-        model: with its weights.
+        model: the networks with their weights.
         loss: the loss of the run.
         config: resolved.
         charset: digest of the dictionary.
         weights: digest of each frozen sub-model.
 
     Returns:
-        None, with a warning, if a loss needs outputs that the cache lacks: the live teacher answers then.
+        The stored teacher. None, with a warning, if a loss needs outputs that the cache lacks, so that the live teacher
+        must answer.
 
     Raises:
         DataError: there is no cache, or it was built with another teacher or dictionary.
@@ -205,12 +206,12 @@ def cached_teacher(
     return CachedTeacher(store, model.models[name], model.caller(name))
 
 
-# limit of the mean probability of the classes that are not kept; above it, a loss of top classes differs by 1e-3
+# Limit of the mean probability of the classes that are not kept. Above it, a loss of top classes differs by 1e-3.
 MOST_DROPPED = 5e-4
 
 
 def readings(loss: nn.Layer, model: str) -> Iterator[tuple[str, str, bool]]:
-    """Yield the outputs of a sub-model that losses read: name of the loss, output, whether it needs all classes.
+    """Yield (name of the loss, output, whether it needs all classes) for each output of a sub-model that a loss reads.
 
     The output is ``"?"`` if a loss does not declare what it reads.
     """
@@ -238,7 +239,7 @@ def reasons_against(loss: nn.Layer, model: str, store: Store | None = None) -> l
     Args:
         loss: the loss of the run.
         model: the sub-model.
-        store: the cache; None: a future cache of :func:`branches_to_keep`.
+        store: the cache; None for a future cache with the branches of :func:`branches_to_keep`.
     """
     found = []
     for name, output, everything in readings(loss, model):

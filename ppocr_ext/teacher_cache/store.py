@@ -2,8 +2,8 @@
 
 A shard is written as a whole and read through a memory map. It has a header, a table with a row for each entry, and the
 bytes of the entries. An entry has the outputs of one sample, branch after branch: normalisers, rests, values, classes
-(:class:`TopClasses`). The checksum of header and table is compared when the shard is opened, that of an entry when it
-is read.
+(:class:`TopClasses`). The checksum of header and table is compared when the shard is opened, and that of an entry when
+it is read.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def top_classes(logits: np.ndarray, k: int, always: int | None = None) -> TopCla
     Args:
         logits: float32 [N, C].
         k: number of classes to keep, at least 1.
-        always: a class that is always kept, if need be in place of the least probable of the others.
+        always: a class that is always kept, in place of the least probable kept one if it is not among them.
     """
     peak = logits.max(axis=1, keepdims=True)
     shares = np.exp(logits - peak)
@@ -113,7 +113,7 @@ def dense_logits(kept: Sequence[TopClasses], count: int, rows: int | None = None
 
 
 _MAGIC = b"ppxtc001"
-# magic; entries and bytes of the data; mass dropped and rows of each branch; checksum of all before the data
+# Magic, number of entries, bytes of the data, dropped mass and rows of each branch, checksum of all before the data.
 _HEADER = struct.Struct("<8sQQ4dI")
 STORED_BRANCHES = ("ctc", "gtc")  # the order in an entry
 TABLE = np.dtype(
@@ -160,7 +160,7 @@ def write_shard(path: Path, entries: Mapping[bytes, Entry], dropped: Mapping[str
 
     Args:
         path: the path of the file.
-        entries: by their keys, all with the same branches.
+        entries: the entries by their keys, all with the same branches.
         dropped: for each branch, the summed probability of the classes that are not kept, and the number of rows.
 
     Raises:
@@ -248,7 +248,7 @@ def _from_bytes(content: memoryview, form: BranchForm, rows: int) -> TopClasses:
 
 _FORMAT = 1
 _NOT_OF_OUTPUTS = ("pretrained", "pretrained_dict", "freeze_params")
-# the option that sets an attribute, for messages
+# The option that sets an attribute, for messages.
 _SET_BY = {"views": "views (--views, --seed)", "dtype": "dtype (Global.teacher_dtype)"}
 _DRAWN_BY = ("dataset", "sampler")  # sections of Train that a view depends on
 
@@ -382,7 +382,7 @@ class Store:
     Attributes:
         facts: content of ``cache.json``.
         folder: the folder of the cache.
-        entries: number of entries; a sample that is listed twice counts twice.
+        entries: number of entries, in which a sample that is listed twice counts twice.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Run the trials of a study through Ray Tune: on this machine, or on a cluster whose machines share the study's folder.
+"""Run the trials of a study through Ray Tune, on this machine or on a cluster whose machines share the study's folder.
 
 The study proposes, prunes and keeps the record, as without Ray. Ray decides where and when a trial runs.
 """
@@ -60,7 +60,7 @@ class _Driver(Searcher, tune.Stopper):
     def on_trial_complete(
         self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False
     ) -> None:
-        """Tell the study how a trial ended; a trial without a result was pruned, or its worker has ended."""
+        """Tell the study how a trial ended. A trial without a result was pruned, or its worker has ended."""
         last = result or {}
         if "result" in last:
             ended = TrialResult(**json.loads(last["result"]))
@@ -88,7 +88,7 @@ def ray_trials(address: str | None, at_once: int) -> RunTrials:
 
     Args:
         address: the address of a cluster; None starts Ray on this machine.
-        at_once: trials at the same time.
+        at_once: number of trials at the same time.
     """
 
     def run(search: Search, study: TuningStudy) -> None:
@@ -98,7 +98,7 @@ def ray_trials(address: str | None, at_once: int) -> RunTrials:
         search = replace(search, folder=search.folder.resolve())
         driver = _Driver(search, study)
         gpus = int(search.config.settings.use_gpu is True)
-        # workers need it if this package is not installed; configs and data must have the same paths on each machine
+        # Workers need it if this package is not installed. Configs and data must have the same paths on each machine.
         path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
         place: dict[str, Any] = {"address": address}
         if not address:

@@ -1,4 +1,4 @@
-"""Search for better settings: check the space, run the trials (here or through Ray), and write the results."""
+"""Search for better settings: check the space, run the trials (here or through Ray), write the results."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def write_results(study: TuningStudy, config: Config, folder: Path, command: str
     """Write table, picture and best settings into ``folder``, and return the page.
 
     Args:
-        study: with at least one trial.
+        study: a study with at least one trial.
         config: the config of trial 0.
         folder: the folder of the study.
-        command: trains with the best settings.
+        command: the command that trains with the best settings.
     """
     trials = study.trials()
     accuracies = {trial.number: percent(trial.result.best.get(study.indicator)) for trial in trials}
@@ -63,7 +63,7 @@ def write_results(study: TuningStudy, config: Config, folder: Path, command: str
     write_text(folder / BEST_FILE, f"# {summary}\n# An overlay; train with it: {command}\n{dump(best)}")
     names = short_names(study.shipped)
     if not learned:
-        (folder / PICTURE_FILE).unlink(missing_ok=True)  # of an earlier study
+        (folder / PICTURE_FILE).unlink(missing_ok=True)  # the picture of an earlier study
         write_text(folder / RESULTS_FILE, f"{summary}\n\n{_table(study, names)}\n")
         return folder / RESULTS_FILE
     _draw(study, names, folder / PICTURE_FILE)
@@ -80,7 +80,7 @@ def write_results(study: TuningStudy, config: Config, folder: Path, command: str
 
 
 def _draw(study: TuningStudy, names: Mapping[str, str], file: Path) -> None:
-    """Draw parallel coordinates: an axis for each key and for the metric, a line for each trial."""
+    """Draw parallel coordinates, with an axis for each key and for the metric, and a line for each trial."""
     record = study.by_best()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it is experimental, and an axis may have only one value
@@ -93,7 +93,7 @@ def _draw(study: TuningStudy, names: Mapping[str, str], file: Path) -> None:
 
 
 def short_names(keys: Iterable[str]) -> dict[str, str]:
-    """Return for each key its last components: so many that no other key ends with them."""
+    """Return the last components of each key, as many as it takes so that no other key ends with them."""
     every = {key: split(key) for key in keys}
     names = {}
     for key, parts in every.items():
@@ -160,7 +160,7 @@ def _part(node: Node, paths: Sequence[tuple[str, ...]]) -> Any:
 
 @dataclass(frozen=True)
 class Search:
-    """A search: what is trained, where, and how often.
+    """What a search trains, where, and how often.
 
     Attributes:
         config: as loaded, with overlays and options; its own values are trial 0.

@@ -1,4 +1,4 @@
-"""The search space, config keys and the values to try: read it, check it, make it from a config, write it."""
+"""The search space (config keys and the values to try): read it, check it, make it from a config, write it."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Parameter:
 
     Attributes:
         key: path in the config, as after ``-o``.
-        values: as in a space file: ``low`` and ``high``, with ``log`` (equal ratios are equally likely) or ``step``
-            (values are ``low + n * step``); or ``choices``.
+        values: what a space file gives: ``choices``, or ``low`` and ``high`` with ``log`` (equal ratios are equally
+            likely) or ``step`` (values are ``low + n * step``).
         place: place of the key in a file.
     """
 
@@ -54,7 +54,7 @@ class Parameter:
 
     @property
     def step(self) -> float | None:
-        """Return the step of a range, 1 by default if its ends are whole numbers; None: any number."""
+        """Return the step of a range, which is 1 by default if its ends are whole numbers; None if any number fits."""
         step: float | None = self.values.get("step")
         return 1 if step is None and all(isinstance(end, int) for end in self.ends) else step
 
@@ -73,8 +73,8 @@ def read_space(path: Path, config: Config) -> list[Parameter]:
     """Read a space file: config keys with ``{low, high, log}``, ``{low, high, step}`` or ``{choices}``.
 
     Raises:
-        ConfigError: the file cannot be read. Or, all at once: keys that are not in ``config`` or cannot be tuned, and
-            values that are wrong, or lack the value of ``config``, which trial 0 has.
+        ConfigError: the file cannot be read, or has keys that are not in ``config`` or cannot be tuned, or values that
+            are wrong or lack the value of ``config``, which trial 0 has. The message lists all of them.
     """
     space = [Parameter(str(key), plain_copy(node), node.place) for key, node in read_file(path).value.items()]
     report_issues(
@@ -157,9 +157,13 @@ def check_space(space: Space, config: Config, host: Host) -> None:
 def default_space(config: Config) -> list[Parameter]:
     """Return the default space for ``config``. It has only keys whose value in the config is a number above 0.
 
-    Learning rate: from a third to three times its value; weight decay: 0.01, 0.03, 0.1; warm-up: half, same, double;
-    weights of all losses but the first, since only their ratios matter: from a third to three times; temperatures of
-    distillation losses: 1, 2, 4. The config's own value is always included.
+    - Learning rate: from a third to three times its value.
+    - Weight decay: 0.01, 0.03, 0.1.
+    - Warm-up: half, the same, double.
+    - Weights of all losses but the first, since only their ratios matter: from a third to three times.
+    - Temperatures of distillation losses: 1, 2, 4.
+
+    The config's own value is always included.
 
     Raises:
         ConfigError: it has none of these.

@@ -24,7 +24,7 @@ from ppocr_ext.report.page_template import finite_number
 from ppocr_ext.report.run_folder import read_metrics, read_record, status_of
 from ppocr_ext.tuning.space import Parameter, Space
 
-_POLL = 0.5  # seconds
+_POLL = 0.5  # seconds between two reads of metrics.jsonl
 # Less than one image in a million: it decides only between equal accuracies, such as those that are still 0.
 _TIE = 1e-6
 
@@ -38,9 +38,9 @@ class TrialResult:
 
     Attributes:
         state: ``"finished"``, ``"pruned"`` (stopped, since it was worse than others) or ``"failed"``.
-        reason: why it failed; else empty.
+        reason: why it failed; empty if it did not.
         best: its best evaluation, a line of its metrics.jsonl; empty if there is none.
-        minutes: from its start to its end.
+        minutes: the time from its start to its end.
     """
 
     state: str
@@ -50,7 +50,7 @@ class TrialResult:
 
 
 def objective(evaluation: Evaluation, indicator: str) -> float:
-    """Return the number that a study maximises: the metric ``indicator``; ``norm_edit_dis`` decides between equals."""
+    """Return the number that a study maximises, the metric ``indicator``; ``norm_edit_dis`` decides between equals."""
     value, similarity = (finite_number(evaluation.get(name)) or 0.0 for name in (indicator, "norm_edit_dis"))
     return value + _TIE * similarity
 
@@ -61,10 +61,10 @@ def best_of(evaluations: Iterable[Evaluation], indicator: str) -> Evaluation:
 
 
 def run_trial(command: list[str], folder: Path, indicator: str, on_evaluation: OnEvaluation) -> TrialResult:
-    """Run ``ppocr-ext COMMAND``, which trains in ``folder``, until it ends; its output goes to ``FOLDER.log``.
+    """Run ``ppocr-ext COMMAND``, which trains in ``folder``, until it ends. Its output goes to ``FOLDER.log``.
 
-    If ``on_evaluation`` returns True, or raises an exception (Ctrl-C), the training gets SIGTERM: it ends after the
-    step in progress, with a checkpoint.
+    If ``on_evaluation`` returns True, or raises an exception (Ctrl-C), the training gets SIGTERM, so that it ends after
+    the step in progress, with a checkpoint.
     """
     log = folder.with_name(f"{folder.name}.log")
     began = time.monotonic()
@@ -77,7 +77,7 @@ def run_trial(command: list[str], folder: Path, indicator: str, on_evaluation: O
             ended = process.poll() is not None or pruned
             before = len(lines)
             with suppress(DataError):  # no metrics.jsonl yet
-                # the evaluation of step 0 is of the weights that all trials start from
+                # Step 0 is left out: all trials start from the weights that it evaluates.
                 lines = [line for line in read_metrics(folder).evals if line["step"]]
             pruned = pruned or any(on_evaluation(n, lines[n - 1]) for n in range(before + 1, len(lines) + 1))
             time.sleep(0 if ended else _POLL)
@@ -88,7 +88,7 @@ def run_trial(command: list[str], folder: Path, indicator: str, on_evaluation: O
     minutes = (time.monotonic() - began) / 60
     if reason and not pruned:
         return TrialResult("failed", reason, best, minutes)
-    # one that was to be pruned may just have finished
+    # A trial that was to be pruned may just have finished.
     return TrialResult("pruned" if reason else "finished", "", best, minutes)
 
 
@@ -107,7 +107,7 @@ def _failure(code: int, folder: Path, log: Path, evaluated: bool) -> str:
 
 
 STUDY_FILE = "study.db"
-_RANDOM_TRIALS = 6  # then TPE has enough trials to learn from
+_RANDOM_TRIALS = 6  # number of random trials, from which TPE then learns
 _UNPRUNED_TRIALS = 3  # so many trials must have finished before others are compared with them
 # A trial that is worse than this percentage of the finished trials is pruned. The median would be too strict: pruned
 # trials never finish, so the limit rises with each trial.
@@ -126,7 +126,12 @@ class Trial:
 
 
 def check_study_file(folder: Path, resume: bool, again: str) -> None:
-    """Refuse to begin a study in a folder that has one, and to resume one in a folder without; ``again`` resumes it.
+    """Refuse to begin a study in a folder that has one, and to resume one in a folder without.
+
+    Args:
+        folder: the folder of the study.
+        resume: whether the study is to be resumed.
+        again: the command that resumes it, for a message.
 
     Raises:
         ConfigError: the folder has a study and ``resume`` is False, or it has none and ``resume`` is True.
@@ -153,7 +158,7 @@ class TuningStudy:
     Args:
         folder: the folder of the study.
         space: the parameters.
-        config: its values of the space's keys are the settings of trial 0.
+        config: the config; its values of the space's keys are the settings of trial 0.
         seed: the seed of the proposals.
 
     Attributes:
@@ -252,7 +257,7 @@ def _open_record(file: Path) -> optuna.Study:
     """
     pruner = optuna.pruners.PercentilePruner(_KEPT, _UNPRUNED_TRIALS, _FIRST_PRUNING)
     try:
-        # a function, since characters of a path may have a meaning in a URL
+        # A function, since characters of a path may have a meaning in a URL.
         storage = optuna.storages.RDBStorage(
             "sqlite://", engine_kwargs={"creator": lambda: sqlite3.connect(file)}
         )

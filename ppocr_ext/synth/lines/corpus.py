@@ -37,8 +37,8 @@ class FrequentCharacters:
 
     Args:
         characters: these characters, each with the same probability.
-        share: above 0, at most 1. Of random texts: the share of characters that are drawn from these; of a corpus: the
-            share of texts that have at least one of these.
+        share: above 0, at most 1. For random texts it is the share of characters that are drawn from these, and for a
+            corpus the share of texts that have at least one of these.
     """
 
     characters: str
@@ -61,7 +61,7 @@ class RandomTexts:
         characters: the characters, with equal probabilities.
         length: fewest and most characters of a text.
         rich_in: characters that are more likely than the others.
-        skip_undrawable: leave out characters that no font draws; otherwise they are an error.
+        skip_undrawable: leave out characters that no font draws. Otherwise they are an error.
     """
 
     characters: str
@@ -77,7 +77,7 @@ class RandomTexts:
         """Return the generator of the texts that ``fonts`` can draw.
 
         Raises:
-            DataError: ``bad_value`` or ``undrawable_characters``; the message starts with the option.
+            DataError: an option cannot be used (``bad_value``, ``undrawable_characters``). The message starts with it.
         """
         text = self.characters
         visible = isinstance(text, str) and all(c.isprintable() and not c.isspace() for c in text)
@@ -99,9 +99,9 @@ class RandomTexts:
 
 
 class RandomTextGenerator:
-    """Generate random texts; one font draws all characters of a text.
+    """Generate random texts, each of which one font can draw.
 
-    The first character is chosen from all characters; then a font that has it is chosen, and the other characters
+    The first character is chosen from all characters. Then a font that has it is chosen, and the other characters
     from this font. So a character is not rare because few fonts have it.
 
     Attributes:
@@ -150,7 +150,7 @@ def check_texts(length: tuple[int, int], rich_in: FrequentCharacters | None) -> 
     """Check the length and the frequent characters of texts.
 
     Raises:
-        DataError: ``bad_value``; the message starts with the option.
+        DataError: an option cannot be used (``bad_value``). The message starts with the option.
     """
     share = rich_in is None or (
         bool(rich_in.characters) and is_range((rich_in.share, 1), 0, 1) and rich_in.share > 0
@@ -182,8 +182,8 @@ class CorpusTexts:
         files: UTF-8, a text on each line.
         length: fewest and most characters of a piece.
         characters: characters that a piece may have; None for all that a font draws.
-        spaces: True if a piece may have spaces; otherwise lines are cut at spaces.
-        rich_in: characters; a share of the pieces is cut around one of them.
+        spaces: whether a piece may have spaces. If not, lines are cut at spaces.
+        rich_in: characters around which a share of the pieces is cut.
     """
 
     files: tuple[str, ...]
@@ -193,7 +193,7 @@ class CorpusTexts:
     rich_in: FrequentCharacters | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return all that determines the texts, as plain values; files by name and content.
+        """Return all that determines the texts, as plain values, with files by name and content.
 
         Raises:
             OSError: a file cannot be read.
@@ -219,7 +219,7 @@ class CorpusTextGenerator:
 
     def __init__(self, texts: CorpusTexts, fonts: Sequence[FontFile]) -> None:
         self._texts = texts
-        # of each part: number of its file, its first byte, its length in bytes
+        # For each part: number of its file, its first byte, its length in bytes.
         self._files = array("H")
         self._starts = array("q")
         self._sizes = array("i")
@@ -386,5 +386,5 @@ def is_break(text: str, place: int) -> bool:
         return True
     if unicodedata.category(before) in _OPENING or unicodedata.category(after) in _CLOSING:
         return False
-    # letters of scripts with spaces form words; Chinese and Japanese characters, which are wide, do not
+    # Letters of scripts with spaces form words. Chinese and Japanese characters, which are wide, do not.
     return not all(c.isascii() or unicodedata.east_asian_width(c) not in ("W", "F") for c in (before, after))

@@ -50,8 +50,8 @@ class FontFile:
 
     Attributes:
         path: the file.
-        index: the number of the font in a collection (``.ttc``), else 0.
-        family: such as ``DejaVu Sans``; weights and slants of a font have the same family.
+        index: the number of the font in a collection (``.ttc``); 0 for other files.
+        family: the name of the family, such as ``DejaVu Sans``, which all weights and slants of a font share.
     """
 
     path: str
@@ -142,7 +142,7 @@ def split_fonts(
     total = sum(shares.values())
     for number, (name, share) in enumerate(shares.items(), start=1):
         passed += share
-        # each split gets at least one family, and leaves one for each later split
+        # Each split gets at least one family, and leaves one for each later split.
         end = min(max(round(count * passed / total), start + 1), count - (len(shares) - number))
         divided[name] = tuple(font for font in fonts if font.family in families[start:end])
         start = end
@@ -238,7 +238,7 @@ class FontCoverage:
         return [number for number in range(len(self.fonts)) if mask >> number & 1]
 
     def choose(self, text: str, rng: SeededRandom) -> FontFile:
-        """Choose one of the fonts that draw all of ``text``, with equal probabilities; there is at least one."""
+        """Choose one of the fonts that draw all of ``text``, with equal probabilities. There must be at least one."""
         return self.fonts[rng.choice(self.numbers(self.mask(text)))]
 
     def missing(self) -> list[str]:
@@ -265,9 +265,9 @@ def needs_shaping(character: str) -> bool:
 def drawable(font: FontFile, characters: Iterable[str]) -> frozenset[str]:
     """Return those of ``characters`` for which the font has a glyph of their own, with ink.
 
-    A character is left out if the font does not map it; if its glyph has the name of another character (fonts of
-    mathematical symbols have arrows in place of letters); if many characters share its glyph, which is then a
-    placeholder; or if its glyph is empty, or is the one for missing characters.
+    A character is left out in these cases: the font does not map it. Its glyph has the name of another character (fonts
+    of mathematical symbols have arrows in place of letters). Many characters share its glyph, which is then a
+    placeholder. Its glyph is empty, or is the one for missing characters.
     """
     gc.collect()  # the tables of a large font refer to each other: 50 MB that Python would free much later
     with TTFont(font.path, lazy=True, fontNumber=font.index) as table:
@@ -293,7 +293,7 @@ def drawable(font: FontFile, characters: Iterable[str]) -> frozenset[str]:
 
 
 def _misplaced(mapped: Mapping[int, str]) -> frozenset[int]:
-    """Return the code points of ASCII characters that have the glyph of another character; all points if many have.
+    """Return the code points of ASCII characters that have the glyph of another character, or all points if many have.
 
     Fonts of mathematical symbols are like this, and the names of their glyphs show it.
     """

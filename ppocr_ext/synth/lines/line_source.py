@@ -36,7 +36,7 @@ class LineSplit:
 
 
 class LineSource:
-    """Draw images of text lines; each depends only on seed, split and index.
+    """Draw images of text lines, each of which depends only on seed, split and index.
 
     Args:
         splits: the splits by name, such as ``train``, ``val``, ``test``.
@@ -44,7 +44,7 @@ class LineSource:
         seed: another seed gives other images.
 
     Attributes:
-        characters: the characters of all splits, each once, without the space: a dictionary for them.
+        characters: the characters of all splits, each once, without the space. They can be the dictionary.
         max_length: the most characters of a line.
         notes: sentences about fonts that draw few characters, characters that no font draws, and the like.
 
@@ -62,11 +62,11 @@ class LineSource:
         for name, split in splits.items():
             if not split.fonts:
                 raise DataError(f"fonts: the split {name} has none.", code="no_fonts")
-        # equal splits share a generator
+        # Equal splits share a generator, since making one takes time.
         generators = {split: split.texts.generator(split.fonts) for split in dict.fromkeys(splits.values())}
         self.max_length = max((split.texts.length[1] for split in splits.values()), default=0)
         self._generators = {name: generators[split] for name, split in self._splits.items()}
-        # the order of the first split, if it has all characters
+        # The order is that of the first split, if that has all characters.
         every = dict.fromkeys(c for generator in generators.values() for c in generator.characters)
         first = next(iter(generators.values()), None)
         ordered = first is None or len(first.characters) == len(every)
@@ -76,7 +76,7 @@ class LineSource:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return all that determines the images except the seed; fonts, texts, photos by name and content.
+        """Return all that determines the images except the seed, with fonts, texts and photos by name and content.
 
         Raises:
             DataError: a file of the corpus cannot be read.
@@ -92,13 +92,13 @@ class LineSource:
         """Return the text of an image without drawing it.
 
         Args:
-            stream: the name of a split; the name and ``/`` and any text (``train/3``) for other images of the split.
+            stream: the name of a split, such as ``train``. Another text after it (``train/3``) gives other images.
             index: number of the image.
         """
         return self._generator(stream).text(SeededRandom(self.seed, stream, index))
 
     def image(self, stream: str, index: int) -> tuple[str, np.ndarray]:
-        """Draw an image: its text, and uint8 [height, width, 3], BGR."""
+        """Draw an image; return its text, and its pixels uint8 [height, width, 3], BGR."""
         text, font, rng = self._text_and_font(stream, index)
         return text, paint(text, font, self.style, rng)
 
@@ -126,13 +126,13 @@ class LineOptions:
     """Describe the lines of one split as a command or a config gives them.
 
     Args:
-        corpus: text files, a text on each line; empty for random characters.
+        corpus: text files with a text on each line. Without files, texts have random characters.
         characters: characters to draw; None for digits and letters, or for all characters of a corpus.
         length: fewest and most characters of a line.
         rich_in: a text or a file with characters that are more frequent, and their share.
-        skip_undrawable: leave out characters that no font draws; otherwise they are an error.
+        skip_undrawable: leave out characters that no font draws. Otherwise they are an error.
         fonts: files, folders or packages; empty for the installed packages.
-        style: a mapping of the keys of :class:`LineStyle`; a range may be a single number, ``photos`` is a folder.
+        style: a mapping with keys of :class:`LineStyle`. A range may be a single number, and ``photos`` is a folder.
     """
 
     corpus: Sequence[str] = ()
@@ -147,7 +147,7 @@ class LineOptions:
         """Return the texts; ``spaces`` is True if texts of a corpus may have spaces.
 
         Raises:
-            DataError: ``bad_value``; the message starts with the option.
+            DataError: an option cannot be used (``bad_value``). The message starts with the option.
         """
         rich_in = self.rich_in
         skip = self.skip_undrawable
@@ -166,10 +166,10 @@ class LineOptions:
         return RandomTexts(characters, self.length, frequent, skip)
 
     def make_source(self, mode: str, charset: Charset, seed: int) -> LineSource:
-        """Return the source of a dataset: its streams start with ``mode``, its default characters are the dictionary.
+        """Return the source of a dataset. Its streams start with ``mode``; its default characters are the dictionary.
 
         Raises:
-            DataError: an option cannot be used; the message starts with it.
+            DataError: an option cannot be used. The message starts with the option.
             ConfigError: a key of ``style`` is misspelt.
         """
         characters = "".join(visible(charset.characters)) if self.characters is None else self.characters

@@ -1,4 +1,4 @@
-"""Draw images of text lines: set the text, turn and slant it, put it on a background, and degrade the image."""
+"""Draw an image of a text line: set the text, turn and slant it, put it on a background, and degrade the image."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BACKGROUNDS = ("plain", "gradient", "texture", "photo")
 PHOTO_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
 OFF: Range = (0, 0)
 
-# key -> the least and the greatest value that is accepted
+# Key -> the least and the greatest value that is accepted.
 _LIMITS: dict[str, Range] = {
     "sizes": (8, 1024),
     "margin": (0, 4),
@@ -44,26 +44,30 @@ _LIMITS: dict[str, Range] = {
 
 @dataclass(frozen=True)
 class LineStyle:
-    """The look of lines: ranges of the random values of each line; ``(0, 0)`` switches an effect off.
+    """The look of text lines.
+
+    Most values are ranges (least, greatest), from which each line draws its own value. ``(0, 0)`` switches an effect
+    off.
 
     Args:
-        height: pixels of the image.
-        width: pixels; None for the width of the text. A longer text is squeezed, a shorter one has a random place.
+        height: height of the image, pixels.
+        width: width of the image, pixels; None for that of the text. A longer text is squeezed to this width, and a
+            shorter one gets a random place.
         sizes: font size, pixels; None for 0.55 to 0.85 of the height. Text that does not fit is made smaller.
-        margin: space before and after the text, shares of the height.
-        spacing: additional space between characters, shares of the font size.
-        rotation: degrees, counter-clockwise. A long line is turned less, to fit the height.
+        margin: space before and after the text, as a share of the height.
+        spacing: additional space between characters, as a share of the font size.
+        rotation: angle, counter-clockwise, degrees. A long line is turned less, to fit the height.
         shear: slant of the strokes, degrees.
-        perspective: how far the corners of the text move, shares of its height.
-        blur: standard deviation of a Gaussian, pixels.
-        shrink: factor by which the image is made smaller and enlarged again (up to 1: not at all); less for small
-            text, which must stay legible.
-        noise: standard deviation, levels of 255.
+        perspective: how far the corners of the text move, as a share of its height.
+        blur: standard deviation of a Gaussian blur, pixels.
+        shrink: factor by which the image is made smaller and then enlarged again. Up to 1, it is not changed. Small
+            text is shrunk less, since it must stay legible.
+        noise: standard deviation of the noise, levels of 255.
         jpeg: quality of a JPEG compression.
         contrast: difference in brightness of text and background, levels of 255.
-        inverted: share of dark backgrounds, without photos; most of them have bright text.
+        inverted: share of dark backgrounds among those that are not photos. Most of them have bright text.
         backgrounds: some of ``BACKGROUNDS``, with equal probabilities.
-        photos: image files from which ``photo`` cuts backgrounds.
+        photos: image files from which the background ``photo`` is cut.
     """
 
     height: int = 48
@@ -88,8 +92,8 @@ class LineStyle:
         """Read a style as a command or a config gives it.
 
         Args:
-            options: values by name of the argument; a range may be a single number or a list, ``photos`` is a folder;
-                None gives the default.
+            options: values by name of the argument. A range may be a single number or a list, ``photos`` is a folder,
+                and None stands for the default.
 
         Raises:
             DataError: no photo can be used.
@@ -111,14 +115,14 @@ class LineStyle:
         return self.sizes or (0.55 * self.height, 0.85 * self.height)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the style as plain values; photos by name and content."""
+        """Return the style as plain values, with photos by name and content."""
         return {**asdict(self), "photos": [named_by_content(photo) for photo in self.photos]}
 
     def check(self) -> None:
         """Check that the style can be drawn.
 
         Raises:
-            DataError: ``bad_value``; the message starts with the name of the option.
+            DataError: a value cannot be used (``bad_value``). The message starts with the name of the option.
         """
         width = self.width
         check_options(
@@ -357,13 +361,13 @@ def _noise_tile() -> np.ndarray:
 
 
 def _tinted(level: float, rng: SeededRandom, paleness: int) -> Color:
-    """Return a color of the brightness ``level`` (0 to 255); more ``paleness`` makes strong colors rarer."""
+    """Return a color of the brightness ``level`` (0 to 255). More ``paleness`` makes strong colors rarer."""
     level = min(255.0, max(0.0, level))
     strength = rng.random() ** paleness
     hue = (rng.random() * 255, rng.random() * 255, rng.random() * 255)
     own = sum(weight * channel for weight, channel in zip(_WEIGHTS, hue, strict=True))
     shift = [(channel - own) * strength for channel in hue]
-    # the shift must not leave the range of a channel, since clipping would change the brightness
+    # The shift must not leave the range of a channel, since clipping would change the brightness.
     room = min(((255 - level) if s > 0 else level) / max(abs(s), 1e-6) for s in shift)
     blue, green, red = (level + s * min(1.0, room) for s in shift)
     return blue, green, red
@@ -399,7 +403,7 @@ def _texture(height: int, width: int, rng: SeededRandom) -> np.ndarray:
 
 
 def _photo_crop(photos: Sequence[str], height: int, width: int, rng: SeededRandom) -> np.ndarray:
-    """Cut a part out of a photo, at its own scale or smaller; a photo that is too small is mirrored at its edges."""
+    """Cut a part out of a photo, at its own scale or smaller. A photo that is too small is mirrored at its edges."""
     photo = _photo(rng.choice(photos))
     scale = rng.uniform((1, max(1.0, min(4.0, photo.shape[0] / height, photo.shape[1] / width))))
     rows = round(height * scale)

@@ -93,7 +93,7 @@ def fonts_for(labels: Sequence[str]) -> Mapping[str, font_manager.FontProperties
             break
     fonts: dict[str, font_manager.FontProperties] = {}
     while able:
-        best = max(able, key=lambda file: len(able[file]))  # of equal fonts, the first one
+        best = max(able, key=lambda file: len(able[file]))  # max takes the first of equal fonts
         font = font_manager.FontProperties(fname=best)
         fonts |= dict.fromkeys(able.pop(best), font)
         able = {file: rest for file, found in able.items() if (rest := [n for n in found if n not in fonts])}

@@ -218,7 +218,7 @@ def config_of_model(config: Config, name: str | None, split: str) -> tuple[Confi
 
     Args:
         config: a training config of one model, or of a distillation.
-        name: the sub-model; None: that of ``Metric.key``, or ``Student``.
+        name: the sub-model; None for that of ``Metric.key``, or ``Student``.
         split: ``train`` for the samples of ``Train`` with the transforms of ``Eval``, ``eval`` for those of ``Eval``.
 
     Returns:

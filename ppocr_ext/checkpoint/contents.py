@@ -23,7 +23,7 @@ EMA = "Ema"  # the hook that keeps the average, in `TrainState.hooks`
 BEST = "best_accuracy"
 EVALUATED = "Evaluations"  # the last evaluation and its step, in `TrainState.hooks`
 START = "the start weights: no evaluation of the training was better"
-_PARTS = ("transform", "backbone", "neck", "head")  # of a recogniser
+_PARTS = ("transform", "backbone", "neck", "head")  # the parts of a recogniser, in their order
 # Kind of class index -> name of its branch, and number of rows of its parameters that belong to no class.
 _BRANCHES = {"ctc": ("CTC", 0), "nrtr": ("NRTR", 1), "sar_input": ("SAR", 0)}
 

@@ -2,7 +2,7 @@
 
 ``.pdparams``, ``.pdopt`` and ``.states`` are pickles, read by :mod:`ppocr_ext.io.plain_pickle`. A journal lists the
 renames that are still to do. Like weights, a journal may come from anywhere. So its renames are done only if they are
-those that :func:`write_journal` writes: of the three files of one checkpoint, within its folder.
+of the kind that :func:`write_journal` writes, those of the three files of one checkpoint within its folder.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("OPENCV_LOG_LEVEL", "ERROR")  # we report broken images by name
     for message in _NOISE:
         warnings.filterwarnings("ignore", message=message)
-    warnings.filterwarnings("ignore", module="PIL")  # of images: these are reported by name too
+    warnings.filterwarnings("ignore", module="PIL")  # Pillow's warnings about images, which we report by name
     try:
         with _termination_raises(), redirect_stdout(_PrintableOutput(sys.stdout)):
             return _run(arguments)
@@ -134,7 +134,7 @@ def _take_any_text() -> None:
         if isinstance(stream, io.TextIOWrapper):  # a notebook has others
             stream.reconfigure(encoding=stream.encoding if stream.isatty() else "utf-8", errors="replace")
     encoding = os.environ.get("PYTHONIOENCODING", "").partition(":")[0]
-    os.environ["PYTHONIOENCODING"] = f"{encoding}:replace"  # of child processes that are not commands
+    os.environ["PYTHONIOENCODING"] = f"{encoding}:replace"  # for child processes that are not commands
 
 
 @contextmanager

@@ -48,7 +48,7 @@ class Config(Mapping[Any, Any]):
 
     Args:
         values: plain mappings, lists and scalars.
-        origin: the source of the values, for messages; None: they are computed.
+        origin: the source of the values, for messages; None if they are computed.
     """
 
     __slots__ = ("_node",)

@@ -143,7 +143,7 @@ NETWORK = "network"  # no engine: the network itself computes
 ENGINES = (AUTO, PADDLE, ONNXRUNTIME, OPENVINO, NETWORK)  # what can compute a network
 FLOAT32 = "float32"
 BFLOAT16 = "bfloat16"
-DTYPES = (FLOAT32, BFLOAT16)  # of the products in a compiled network
+DTYPES = (FLOAT32, BFLOAT16)  # types of the products in a compiled network
 
 
 @dataclass(frozen=True, kw_only=True)

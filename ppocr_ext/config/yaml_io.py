@@ -270,7 +270,7 @@ class _Reader:
     def _merged(self, node: yaml.Node) -> dict[Key, yaml.Node]:
         sources = node.value if isinstance(node, yaml.SequenceNode) else [node]
         pairs: dict[Key, yaml.Node] = {}
-        for source in reversed(sources):  # of several sources the first wins
+        for source in reversed(sources):  # the first of several sources wins
             place = self._here(source)
             if not isinstance(source, yaml.MappingNode):
                 raise _invalid(place, "`<<` takes a mapping or a list of mappings")

@@ -175,7 +175,7 @@ def open_sources(report: PreflightReport, files: Sequence[Path]) -> Sequence[Sam
 
 LOOKED_AT = 200  # images of a section, at most
 _LEAST_SIDE = 5  # pixels; no character can be read in fewer
-_LEAST_CONTRAST = 12  # of 255 between the darkest and the lightest pixel
+_LEAST_CONTRAST = 12  # levels (of 255) between the darkest and the lightest pixel
 # Height to width; PaddleOCR turns images above it before it reads them, but not before it trains on them.
 _TALL = 1.5
 

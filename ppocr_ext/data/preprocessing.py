@@ -55,7 +55,7 @@ SQUASH = "squashed"
 WIDEN = "widened"
 COLORS = ("BGR", "RGB")
 
-_MOST_RATIOS = 200  # of width to height; no text line is longer
+_MOST_RATIOS = 200  # highest ratio of width to height; no text line is longer
 
 
 @dataclass(frozen=True)

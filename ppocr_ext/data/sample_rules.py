@@ -113,10 +113,10 @@ class SampleRules:
     ``max_text_length - 2`` characters remain, since a start and an end mark take two places.
 
     Attributes:
-        charset: the dictionary; None: any character is allowed.
-        max_text_length: ``Global.max_text_length``; None: any length is allowed.
+        charset: the dictionary; None if any character is allowed.
+        max_text_length: ``Global.max_text_length``; None if any length is allowed.
         gtc: the encoder of the second label: ``"nrtr"``, ``"sar"`` or None.
-        frames: the frames of the CTC output; None: not checked.
+        frames: the frames of the CTC output; None if they are not checked.
         unknown_char: what a character outside the dictionary does. With ``"drop_line"`` it makes the sample unusable,
             with ``"drop_char"`` the host's encoder removes it, and with ``"map"`` it becomes the unknown symbol of the
             charset.

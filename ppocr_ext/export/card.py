@@ -154,7 +154,7 @@ class Description:
         parameters: the number of parameters of the exported network.
         model_name: the name for PaddleOCR's 3.x client.
         policy: prepares the images.
-        width: the only width that the graph takes; None: every width.
+        width: the only width that the graph takes; None for every width.
         accuracy: the accuracy on a label file, by width policy; empty without such a file.
     """
 

@@ -123,11 +123,11 @@ def export_recogniser(
         trained: the recogniser.
         output: the folder.
         format: a name in ``FORMATS``, or ``"both"`` for all of them.
-        width: the only width that the graph takes, pixels; None: every width.
-        model_name: the name for PaddleOCR's 3.x client; None: see :func:`ppocr_ext.export.clients.choose_name`.
+        width: the only width that the graph takes, pixels; None for every width.
+        model_name: the name for PaddleOCR's 3.x client; None to use :func:`ppocr_ext.export.clients.choose_name`.
         force: accept a folder that is not empty.
         data: a label file for the accuracy of each width policy, if any.
-        data_dir: start of its image paths; None: its own folder.
+        data_dir: start of its image paths; None for its own folder.
 
     Raises:
         PPOCRExtError: a file cannot be written, or computes other numbers than the network. Then the folder does not
@@ -245,8 +245,8 @@ def accuracy_by_policy(
     Args:
         parts: the model, the policy of its training, and its dictionary.
         label_file: ``image<TAB>label`` lines.
-        width: the only width that the model takes; None: every width.
-        data_dir: start of image paths; None: the folder of the file.
+        width: the only width that the model takes; None for every width.
+        data_dir: start of image paths; None for the folder of the file.
 
     Raises:
         DataError: the file has no sample, or an image cannot be read.

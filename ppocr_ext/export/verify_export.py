@@ -89,7 +89,7 @@ def verify_export(
         options: the options of the run's config, as after ``-o``.
         host_path: a PaddleOCR checkout; None searches for a host.
         images: files, folders, patterns, a label file. Without any, some images of Eval and drawn ones are read.
-        data_dir: start of image paths in a label file; None: its own folder.
+        data_dir: start of image paths in a label file; None for its own folder.
         tolerance: the largest difference of probabilities that is accepted.
         with_clients: also read with the clients that are installed.
         trust_model: also run files whose digest differs from ``model.json``.

@@ -166,7 +166,7 @@ def open_host(path: str | Path | None = None) -> Host:
     Registries then ask the host for names that are not ours.
 
     Args:
-        path: a checkout (or the wheel's folder); None: see :func:`ppocr_ext.host.locate.locate_host`.
+        path: a checkout (or the wheel's folder); None to search (:func:`ppocr_ext.host.locate.locate_host`).
 
     Raises:
         HostError: not found, not importable, or another one is open in this process already.

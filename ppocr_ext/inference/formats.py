@@ -206,8 +206,8 @@ class ExportedEngine:
     Args:
         name: the name of the form in :data:`FORMATS`.
         place: the folder with its files, or the only file.
-        way: one of the form's ``openers``; None: the first one.
-        threads: the number of threads of the computation; None: the library's default.
+        way: one of the form's ``openers``; None for the first one.
+        threads: the number of threads of the computation; None for the library's default.
 
     Attributes:
         metadata: texts in the file by key, such as the dictionary.

@@ -169,7 +169,7 @@ def write_reader(
         network: a ``BaseModel`` with a CTC head, its weights loaded.
         folder: an existing folder.
         image_shape: [channels, height, width] of the images in evaluation.
-        width: the only width that the graph takes; None: every width.
+        width: the only width that the graph takes; None for every width.
 
     Raises:
         ModelError: the network returns no CTC probabilities, takes only one width, or Paddle cannot compile it.

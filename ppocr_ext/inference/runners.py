@@ -129,10 +129,10 @@ def open_paddle(
 
     Args:
         files: the ``.json`` file and the ``.pdiparams`` file.
-        threads: the number of threads of the computation; None: Paddle's default, which is 1.
+        threads: the number of threads of the computation; None for Paddle's default, which is 1.
         dtype: the type of products and convolutions inside oneDNN; inputs and outputs stay float32.
         onednn: compute with oneDNN.
-        kept_shapes: shapes of inputs for which oneDNN keeps its own weights and buffers; None: Paddle's default.
+        kept_shapes: shapes of inputs for which oneDNN keeps its own weights and buffers; None for Paddle's default.
 
     Raises:
         MissingPackageError: Paddle is older than 3.0.
@@ -179,7 +179,7 @@ def open_onnxruntime(files: Sequence[Path], *, threads: int | None = None) -> Ru
 
     Args:
         files: one file.
-        threads: the number of threads of the computation; None: one for each core.
+        threads: the number of threads of the computation; None for as many as there are cores.
 
     Raises:
         Exception: an exception of any class, for a damaged file.

@@ -205,7 +205,7 @@ _BASE: Any = pickle._Unpickler
 # Python's unpickler, since the one in C makes a table as long as an index in the file: gigabytes for a flipped bit
 class _PlainUnpickler(pickle._Unpickler):
     dispatch: ClassVar[dict[int, Any]] = dict(pickle._Unpickler.dispatch)
-    read: Callable[[int], bytes]  # of the base, while it loads
+    read: Callable[[int], bytes]  # attribute of the base class while it loads
     append: Callable[[Any], None]
     stack: list[Any]
 
@@ -314,7 +314,7 @@ _DAMAGE_OF_NPZ = (
 
 
 def load_arrays(path: Path, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
-    """Return those arrays of an ``.npz`` that ``names`` lists and the file has; None: all.
+    """Return those arrays of an ``.npz`` that ``names`` lists and the file has, or all if ``names`` is None.
 
     Python objects are not read.
 

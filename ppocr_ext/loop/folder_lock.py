@@ -87,7 +87,7 @@ def _lock(file: Path, option: str, level: int) -> int | None:
             file.unlink(missing_ok=True)
             LOG.log(level, "%s: %s, so that a second training there is not noticed.", file, error.strerror)
             return None
-        if _is_at(file, handle):  # else another training has removed the file between the two calls
+        if _is_at(file, handle):  # otherwise another training removed the file between the two calls
             now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
             holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": now}
             os.ftruncate(handle, 0)

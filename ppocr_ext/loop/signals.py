@@ -52,7 +52,7 @@ def deferred_signals(on_signal: Callable[[int], None]) -> Iterator[None]:
                 before = signal.signal(number, received)
                 if before is not None:  # None: a handler that was not set from Python
                     handlers.callback(signal.signal, number, before)
-                # else a signal would be an error in Paddle's communication with other processes
+                # Without this, a signal would be an error in Paddle's communication with other processes.
                 if hasattr(signal, "siginterrupt"):  # not on Windows
                     signal.siginterrupt(number, False)
         yield

@@ -170,7 +170,8 @@ class ScalerProxy(Proxy):
             result = self.real.minimize(getattr(optimizer, "real", optimizer), *args, **kwargs)
             self._count()
         for loss in args:
-            loss.detach_()  # else the host keeps the scaled loss and its graph until after the next forward pass
+            # The host keeps the scaled loss until after the next forward pass, and would keep its graph with it.
+            loss.detach_()
         return result
 
     def _count(self) -> None:
@@ -297,7 +298,7 @@ class OptimizerStep:
         else:
             self._handle_bad(elsewhere=forward_is_bad and not self.reading.bad)
             self.group.is_bad = True
-        if not self._run.config.settings.cal_metric_during_train:  # else the host still reads the outputs
+        if not self._run.config.settings.cal_metric_during_train:  # with it, the host still reads the outputs
             self._let_go()
         if self.group.is_open or self.group.is_bad:
             return False

@@ -25,7 +25,7 @@ from ppocr_ext.modeling.recompute import BATCH_NORMS
 from ppocr_ext.run.freezing import frozen_models
 
 WARM_UP = 50  # steps until BatchNorm's running statistics have forgotten their start (0.9 ** 50 is 0.5 %)
-_EPSILON = 1e-5  # of BatchNorm, which adds it to the variance
+_EPSILON = 1e-5  # BatchNorm adds it to the variance
 LARGEST = float(np.finfo(np.float32).max)
 _HALF = (paddle.float16, paddle.bfloat16)
 _FLAG = "FLAGS_check_nan_inf"
@@ -302,7 +302,7 @@ class AnomalyWatch:
             layer.register_forward_post_hook(self._leave)
 
     def _leave(self, *_: Any) -> None:
-        """Forget the innermost layer. Must return None: another value would replace the outputs of the layer."""
+        """Forget the innermost layer. Return None, since another value would replace the outputs of the layer."""
         del self._entered[-1:]
 
     def on(self, phase: str) -> None:

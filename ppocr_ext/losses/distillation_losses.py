@@ -131,7 +131,7 @@ class DistillCTCLogits(PairLoss):
 
     Args:
         model_name_pairs: ``[[Student, Teacher], …]``.
-        key: entry of a sub-model's output; None: the output itself is the logits.
+        key: entry of a sub-model's output; None if the output itself is the logits.
         name: logged as ``NAME_INDEX``.
         reduction: has no effect, as in PaddleOCR.
         inner_key: entry under ``key``; None for a single head.

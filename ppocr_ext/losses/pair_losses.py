@@ -273,7 +273,7 @@ class DistillationDMLLoss(PairLoss):
         use_log: see above.
         key, multi_head: as in :class:`PairLoss`.
         dis_head: ``ctc``, ``gtc`` or ``sar``.
-        maps_name: only None: detection maps are not supported.
+        maps_name: must be None, since detection maps are not supported.
         name: logged as ``NAME_INDEX``.
     """
 

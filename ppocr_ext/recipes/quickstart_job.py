@@ -83,7 +83,7 @@ class QuickstartOptions:
 
     Attributes:
         preset: folder of configs with ``teacher.yml``, ``student.yml`` and ``distill.yml``.
-        minutes: approximate time of all stages on two cores; None: that of the preset.
+        minutes: approximate time of all stages on two cores; None for that of the preset.
         seed: the seed of the images and the training.
     """
 
@@ -115,7 +115,7 @@ def run_quickstart(
         options: the options of the quickstart.
         processes: number of processes that draw images.
         stages: keys of :data:`STAGES`.
-        host_path: a PaddleOCR checkout; None: the installed package.
+        host_path: a PaddleOCR checkout; None for the installed package.
 
     Raises:
         ConfigError: the preset is unknown, ``folder`` was made with other options, or the teacher is missing.

@@ -81,10 +81,10 @@ class CacheOptions:
 
     Attributes:
         folder: the folder of the cache.
-        model: the frozen sub-model; None: the only one.
+        model: the frozen sub-model; None for the only one.
         views: number of views of each sample.
-        seed: the seed of the views; None: ``Global.seed``.
-        top_k: number of classes in a row; None: as the losses need.
+        seed: the seed of the views; None for ``Global.seed``.
+        top_k: number of classes in a row; None for as many as the losses need.
         processes: number of processes that share the work.
         host_path: a PaddleOCR checkout; None searches for a host.
     """

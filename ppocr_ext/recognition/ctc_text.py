@@ -104,7 +104,7 @@ def read_classes(
         best: float32 [T], its probability.
         charset: the dictionary.
         pixels_per_frame: columns of the image for one frame; may be a fraction.
-        width: the width of the image, pixels; None: the columns of a character are not limited.
+        width: the width of the image, pixels; None if the columns of a character are not limited.
         reorder: reverse the text as PaddleOCR does for Arabic. With None, :func:`is_reordered` decides.
         image: the path of the image, or its number.
     """

@@ -159,7 +159,7 @@ def list_images(places: Iterable[str], data_dir: str | Path | None = None) -> Im
     Args:
         places: each an image, a folder (with its subfolders), a folder of an LMDB, a pattern (``scans/*.png``,
             ``scans/**/*.png``), or a label file: ``path<TAB>label`` in each line.
-        data_dir: folder in which the paths of label files start; None: the folder of the label file.
+        data_dir: folder in which the paths of label files start; None for the folder of the label file.
 
     Raises:
         DataError: a folder or label file does not exist, a label file cannot be read, or no place has images.

@@ -314,7 +314,7 @@ class Exported:
         charset: the dictionary.
         reorder: whether to reverse the text, as PaddleOCR does for Arabic.
         files: SHA-256 of each file, by its name.
-        width: the only width that the graph takes; None: every width.
+        width: the only width that the graph takes; None for every width.
         weights_digest: SHA-256 of the exported weights; None if it is not known.
         sub_model: name of the exported sub-model of a distillation, if any.
     """

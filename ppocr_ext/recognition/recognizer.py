@@ -60,8 +60,8 @@ class Recognizer:
             :class:`ppocr_ext.recognition.opening.RecognizerParts` themselves.
         engine: ``"network"`` (default) or ``"paddle"``, which compiles it, for a run or config; ``"onnx"`` or
             ``"paddle"`` for an exported model, by default the faster one that is installed.
-        threads: the number of threads of the engines ``"onnx"`` and ``"paddle"``; None: the engine's own default.
-        device: for a run or config, ``"cpu"`` or ``"gpu"``; None: as the config says. Exported models run on the CPU.
+        threads: the number of threads of the engines ``"onnx"`` and ``"paddle"``; None for the engine's own default.
+        device: for a run or config, ``"cpu"`` or ``"gpu"``; None for the config's own. Exported models run on the CPU.
         options: for a run or config, options as after ``-o``: ``["Global.checkpoints=output/run/latest"]``.
         model: the sub-model of a distillation; None for the one that the metric evaluates.
         host_path: for a run or config, a PaddleOCR checkout; None searches for a host.

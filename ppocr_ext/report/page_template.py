@@ -217,7 +217,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "", be
         head: column names, as HTML.
         rows: cells as HTML; row number ``best`` is marked.
         kind: CSS classes of the table.
-        best: index of the row to mark; None: no row.
+        best: index of the row to mark; None to mark no row.
     """
     lines = [f"<tr>{''.join(f'<th>{name}</th>' for name in head)}</tr>"]
     for index, row in enumerate(rows):

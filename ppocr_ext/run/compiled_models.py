@@ -121,7 +121,7 @@ def model_to_evaluate(
         context: the context of an evaluation.
         model: with its weights.
         samples: number of samples to evaluate.
-        request: the request of a single network; None: its CTC branch, which the host reads.
+        request: the request of a single network; None for its CTC branch, which the host reads.
     """
     if not _is_wanted(context, model, "eval_engine", samples):
         return model

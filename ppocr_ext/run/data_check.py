@@ -92,7 +92,7 @@ def run_preflight(
         seconds: stop the check of each mode after this time; None checks every sample.
         report: called with a summary of usable data.
         config_warnings: warnings of the config check, which ``record`` gets too.
-        warn: called with the issues of the data; None: warnings are logged, and errors (with ``Global.strict`` all
+        warn: called with the issues of the data. With None, warnings are logged, and errors (with ``Global.strict`` all
             issues) are raised.
 
     Raises:
@@ -396,7 +396,7 @@ def compare_images(reports: Sequence[PreflightReport], by_content: bool) -> dict
 
     Args:
         reports: the reports of Train, and of Eval if that is checked; at least one sample is usable.
-        by_content: compare the contents of image files; False: their paths.
+        by_content: compare the contents of image files. With False, their paths are compared.
 
     Returns:
         ``trained_samples``: samples of Eval with an image of Train; ``conflicting_labels``: samples with another label

@@ -95,7 +95,7 @@ class DryBatch:
             charset: the dictionary.
             head: ``"ctc"``, ``"gtc"`` (NRTR) or ``"sar"``.
             place: the place of the labels among the entries.
-            length: place of their lengths, which a CTC loss reads; None: a label ends at its first blank.
+            length: place of their lengths, which a CTC loss reads; None if a label ends at its first blank.
 
         Returns:
             None for each label that this encoder cannot make.
@@ -131,7 +131,7 @@ class DrySection:
         host: opened.
         folder: for temporary files.
         report: called with each issue.
-        samples: number of samples with different labels, at most a batch of the config; None: the first two.
+        samples: number of samples with different labels, at most a batch of the config; None for the first two.
         frames: limit of the labels, if there is one.
     """
 

@@ -59,7 +59,7 @@ class LoaderParts:
         batch_sampler: yields the batches of an epoch, each a list of indices.
         collate: makes a batch from samples.
         workers: number of processes that load samples. With 0, this process loads them.
-        device: the device of the batches; None: Paddle decides.
+        device: the device of the batches; None if Paddle decides.
         shared_memory: whether workers send batches through shared memory.
     """
 
@@ -180,7 +180,7 @@ class Loader:
         seed: the seed of the run.
         rank: number of this process; each process has other random numbers.
         processes: number of processes that share the views.
-        views: the views of the samples; None: each epoch has other random numbers.
+        views: the views of the samples; None if each epoch has other random numbers.
         rebuild: returns the parts for an epoch, for a dataset that draws its samples anew in each epoch.
 
     Raises:
@@ -219,7 +219,7 @@ class Loader:
         self._parts = parts
         self.dataset = parts.dataset
         self.batch_sampler = parts.batch_sampler
-        self.dataset.need_reset = False  # else the host would build its own loader after each epoch
+        self.dataset.need_reset = False  # with True, the host would build its own loader after each epoch
 
     def __len__(self) -> int:
         """Return the number of batches of a whole epoch."""
@@ -367,7 +367,7 @@ def _raise_failures(batches: Any) -> Iterator[Any]:
         raise
     finally:
         batches._try_shutdown_all()
-        del batches, batch  # else the traceback of the exception would keep them in memory
+        del batches, batch  # the traceback of the exception would keep them in memory
 
 
 @dataclass(frozen=True)
@@ -488,6 +488,7 @@ def leave_signals_to_the_run(worker: int) -> None:
     The run ends its workers itself. If the run is killed, Linux ends them.
     """
     os.setpgid(0, 0)
-    signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # else printing a warning in the background would stop it
+    # Printing a warning in the background would stop it otherwise.
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

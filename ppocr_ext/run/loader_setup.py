@@ -88,7 +88,7 @@ def open_data(
     Args:
         context: the context of the run.
         model: its networks.
-        views: the views of the samples of ``Train``; None: each epoch has other random numbers.
+        views: the views of the samples of ``Train``; None if each epoch has other random numbers.
         checked: reports on the data, if it has been checked.
 
     Raises:

@@ -78,7 +78,7 @@ def _watch(launcher: int, done: threading.Event) -> None:
         "that takes more than %d seconds",
         _GRACE,
     )
-    if not done.is_set():  # else all processes are stopping already
+    if not done.is_set():  # if it is set, all processes are stopping already
         os.kill(os.getpid(), signal.SIGTERM)
 
 

@@ -121,7 +121,7 @@ def load_model_weights(
     Args:
         model: the networks.
         context: the context of the run; its checkpoint, if any, takes precedence over ``pretrained_model``.
-        needed: sub-models that must have weights; None: all.
+        needed: sub-models that must have weights; None for all.
 
     Returns:
         The path or the official name of the weights of each loaded sub-model; the key is None for a model without

@@ -62,7 +62,7 @@ def load_recogniser(
     Args:
         config: as loaded, of one model or of a distillation.
         host_path: a PaddleOCR checkout; None searches for a host.
-        model: the sub-model; None: that of ``Metric.key``, or ``Student``.
+        model: the sub-model; None for that of ``Metric.key``, or ``Student``.
         old_dictionary: dictionary of the weights, if it differs from the config's.
         nrtr: allow a recogniser whose output is decoded by NRTR (:func:`decoded_by_nrtr`), besides CTC.
 
@@ -97,7 +97,7 @@ def load_recogniser(
 
 
 def recogniser_config(source: str | Path, options: Sequence[str] = ()) -> Config:
-    """Return the config of a trained recogniser: of a run folder with its best checkpoint, or of a config file.
+    """Return the config of a trained recogniser, from a run folder with its best checkpoint, or from a config file.
 
     A file ``config.yml`` beside a best checkpoint means its run folder.
 
@@ -154,11 +154,11 @@ def check_sub_model(config: Config, name: str) -> None:
 
 
 def single_recogniser(config: Config, name: str | None) -> tuple[Config, str | None]:
-    """Return the config of one recogniser: of a sub-model of a distillation, or a config of one model unchanged.
+    """Return the config of a sub-model of a distillation; a config of one model is returned unchanged.
 
     Args:
         config: a training config of one model, or of a distillation.
-        name: the sub-model; None: that of ``Metric.key``, or ``Student``.
+        name: the sub-model; None for that of ``Metric.key``, or ``Student``.
 
     Returns:
         The config, and the sub-model's name (None for a config of one model).

@@ -95,7 +95,7 @@ def dense_logits(kept: Sequence[TopClasses], count: int, rows: int | None = None
     Args:
         kept: the kept classes of B samples, with the same number of rows.
         count: C.
-        rows: N; None: all rows.
+        rows: N; None for all rows.
     """
 
     def batch(part: str) -> np.ndarray:

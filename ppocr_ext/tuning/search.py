@@ -167,7 +167,7 @@ class Search:
         files: the files of ``-c``, for the command that trains the best settings.
         folder: folder of the study: its record, its runs (``trials/0003``), its results.
         trials: number of trials in all, those of a resumed study included.
-        host_path: a PaddleOCR checkout; None: the installed package.
+        host_path: a PaddleOCR checkout; None for the installed package.
     """
 
     config: Config

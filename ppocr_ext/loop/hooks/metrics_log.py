@@ -195,7 +195,7 @@ class ProgressBar(Hook):
 
     def __init__(self, every: int) -> None:
         self._every = every
-        self._seconds = 0.0  # of one step, smoothed; the time left is computed from it
+        self._seconds = 0.0  # seconds of one step, smoothed; the time left is computed from it
 
     def on_start(self, run: Run, position: Position) -> None:
         self._indicator = run.metric.main_indicator

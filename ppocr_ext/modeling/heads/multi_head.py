@@ -27,7 +27,7 @@ class CTCHead(nn.Layer):
         in_channels: features of a frame.
         out_channels: classes, the blank (0) included.
         fc_decay: L2 decay of its weights and biases, in place of the optimizer's.
-        mid_channels: width of a linear layer before the classifier; None: no such layer.
+        mid_channels: width of a linear layer before the classifier; None without such a layer.
         return_feats: also return the classifier's input. PaddleOCR does so in train mode only. An exported graph always
             returns only the probabilities.
         use_guide: mix neighbouring frames by convolutions before the linear layers (PP-OCRv6 tiny).
@@ -108,7 +108,7 @@ def _guide(dim: int) -> nn.Layer:
 
 POOL = (3, 2)  # rows and columns that `use_pool` takes the mean of
 POSITIONS = 80  # frames that `use_pos` has an embedding for
-HEAD_DIM = 32  # of the NRTR decoder's attention
+HEAD_DIM = 32  # features of a head of the NRTR decoder's attention
 
 
 # PaddleOCR's checkpoints have the names `fc` and `dec_pos_embed` of these two layers.

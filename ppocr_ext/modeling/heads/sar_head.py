@@ -55,7 +55,7 @@ class SARDecoder(nn.Layer):
         bidirectional: whether the LSTM reads both ways.
         rnn_dropout: between the layers of the LSTM.
         dropout: before the classifier's output.
-        concat: classify output, attended feature and line feature together; False: only the attended feature.
+        concat: classify output, attended feature and line feature together. With False, only the attended feature.
         max_length: characters that are decoded.
     """
 

@@ -190,7 +190,7 @@ class Charset:
         return "".join(c if c in self._ctc_ids else self.unknown_symbol for c in self._folded(text))
 
     def label_to_compare(self, label: str) -> str:
-        """Return the label to compare with: the unknown symbol is replaced by a character that is never read."""
+        """Return the label to compare with, in which a character that is never read replaces the unknown symbol."""
         if not self.unknown_symbol:
             return label
         other = next(c for c in _NEVER_READ if c not in self._ctc_ids)

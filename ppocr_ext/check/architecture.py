@@ -217,7 +217,7 @@ def _check_branches(check: ConfigCheck) -> None:
 
 
 def _check_length(check: ConfigCheck, path: Path) -> None:
-    """Check that NRTR decodes the longest label: its output has ``max_text_length`` symbols, one of them ``<s>``."""
+    """Check that NRTR decodes the longest label. Its output has ``max_text_length`` symbols, one of them ``<s>``."""
     longest = check.at("Global", "max_text_length", default=_DEFAULT_LENGTH)
     decoded = check.at(*path) or _DEFAULT_LENGTH
     if isinstance(longest, int) and isinstance(decoded, int) and decoded < longest - 1:

@@ -154,7 +154,7 @@ class ConfigCheck:
         self._add("error", path, "missing_key", f"must be given{f': {hint}' if hint else ''}.")
 
     def warning(self, path: Path, code: str, message: str) -> None:
-        """Add an issue that does not keep the run from starting: a value without effect, or a doubtful one."""
+        """Add an issue that does not keep the run from starting, such as a value without effect."""
         self._add("warning", path, code, message)
 
     def _add(self, level: Literal["error", "warning"], path: Path, code: str, message: str) -> None:

@@ -197,7 +197,7 @@ def read_journal(prefix: Path) -> dict[str, str]:
 
 
 def _require_file(path: Path) -> None:
-    """Refuse anything but a regular file: a link may lead to any file.
+    """Refuse anything but a regular file, since a link may lead to any file.
 
     Raises:
         OSError: there is nothing at ``path``.

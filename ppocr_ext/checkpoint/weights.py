@@ -296,7 +296,7 @@ def _class_note(match: WeightMatch, shapes: Shapes, charset: Charset | None) -> 
 
 
 def _float32(value: np.ndarray) -> np.ndarray:
-    """Return ``value``, with bfloat16 as float32: Paddle writes bfloat16 as uint16, the upper half of a float32."""
+    """Return ``value``, with bfloat16 as float32. Paddle writes bfloat16 as uint16, the upper half of a float32."""
     return (value.astype(np.uint32) << 16).view(np.float32) if value.dtype == np.uint16 else value
 
 

@@ -77,7 +77,7 @@ examples:
 
 
 class Termination(KeyboardInterrupt):
-    """SIGTERM or SIGHUP (its argument), handled like Ctrl-C: temporary files are removed, exit code 128 + number."""
+    """SIGTERM or SIGHUP (its argument), handled like Ctrl-C, so that temporary files are removed."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -104,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class _PrintableOutput:
-    """Standard output without control characters: names and labels in files may hold escape sequences."""
+    """Standard output without control characters, since names and labels in files may hold escape sequences."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

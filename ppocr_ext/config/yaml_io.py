@@ -23,7 +23,7 @@ _FLOAT = re.compile(r"[-+]?(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9][0-9_]*)[eE][-+]
 
 
 class PlainLoader(yaml.SafeLoader):
-    """SafeLoader without long numbers: each ``:59`` multiplies a number by 60, and large numbers collide as keys."""
+    """SafeLoader without long numbers. Each ``:59`` multiplies a number by 60, and large numbers collide as keys."""
 
     def construct_scalar(self, node: Any) -> Any:
         """Return the text of a scalar; a number may have at most :data:`_MAX_NUMBERS` characters."""

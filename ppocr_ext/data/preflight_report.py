@@ -236,7 +236,7 @@ class PreflightReport:
 
     @property
     def problem_counts(self) -> dict[str, int]:
-        """Return unusable samples and misfits by reason: both count against ``Global.max_unusable``."""
+        """Return the counts of unusable samples and misfits, which ``Global.max_unusable`` limits, by reason."""
         return {**self.counts, "too_long_for_frames": self.misfits} if self.misfits else self.counts
 
     @property

@@ -286,7 +286,7 @@ def errors_by_group(samples: Iterable[tuple[str, str]], groups: Sequence[str]) -
 def characters_in_groups(
     samples: Iterable[tuple[str, str]], groups: Sequence[str]
 ) -> Iterator[tuple[str, dict[str, bool]]]:
-    """Yield each character of the labels that is in a group, with its groups: True if it was confused within one."""
+    """Yield each character of the labels that is in a group, and whether it was confused, by group."""
     groups_of: dict[str, list[str]] = {}
     for group in dict.fromkeys(groups):
         for character in dict.fromkeys(group):

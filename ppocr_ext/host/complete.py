@@ -168,7 +168,7 @@ def missing_packages(root: Path) -> list[str]:
 
 
 class _Graft(ModuleType):
-    """A package of ``ppocr`` that the host lacks: its names are those of our package."""
+    """A package of ``ppocr`` that the host lacks, with the names of our package."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"ppocr.{name}")

@@ -288,7 +288,7 @@ class CompiledNetwork:
         self._network.eval()
 
     def train(self) -> None:
-        """Do nothing: the weights do not change. The host's loop calls it after an evaluation."""
+        """Do nothing, since the weights do not change. The host's loop calls it after an evaluation."""
 
     def prepare(self, image_shape: Sequence[int]) -> None:
         """Make or open the graph for images [C, H, W], whose width may change later; nothing in train mode."""

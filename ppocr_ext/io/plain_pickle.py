@@ -236,7 +236,7 @@ class _PlainUnpickler(pickle._Unpickler):
         self.stack[-1].set_state(state)
 
     def _load_reduce(self) -> None:
-        """Call like the base, within the limit: a file may copy the same content many times."""
+        """Call like the base, but within the limit, since a file may copy the same content many times."""
         self.spend(_copied(self.stack[-1]))
         _BASE.load_reduce(self)
 

@@ -354,7 +354,7 @@ class HostLoop:
             getattr(hook, event)(*args)
 
     def _tell_end(self, status: str, reason: str = "", signal: int | None = None) -> Outcome:
-        """Call ``on_end`` of every hook, in order, even if one raises: each may have something to close."""
+        """Call ``on_end`` of every hook, in order, even if one raises, since each may have something to close."""
         last = int(self._evaluations.last["step"])
         outcome = Outcome(status, self.position, dict(self._evaluations.best), reason, signal, last)
         with ExitStack() as ends:

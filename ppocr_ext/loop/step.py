@@ -30,7 +30,7 @@ _MANY = 20  # steps in a row without effect: more than a search for the right sc
 
 
 class Proxy:
-    """Base of the proxies: an attribute that a proxy does not define is that of the real object."""
+    """Base of the proxies. An attribute that a proxy does not define is that of the real object."""
 
     def __init__(self, real: Any) -> None:
         self.real = real
@@ -110,10 +110,10 @@ class EvalListener:
             self._on_eval(metrics)
 
     def log_model(self, is_best: bool = False, prefix: str = "", metadata: Any = None) -> None:
-        """Do nothing: checkpoints are reported where they are written."""
+        """Do nothing, since checkpoints are reported where they are written."""
 
     def close(self) -> None:
-        """Do nothing: hooks close what they opened."""
+        """Do nothing, since hooks close what they opened."""
 
 
 class OptimizerProxy(Proxy):

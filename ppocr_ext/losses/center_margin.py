@@ -1,4 +1,4 @@
-"""The centers of a center loss, and its margin: a frame should be nearer to its own center than to look-alikes."""
+"""The centers of a center loss, and its margin, by which a frame should be nearer to its center than to look-alikes."""
 
 from __future__ import annotations
 
@@ -304,7 +304,7 @@ class _Hinge(PyLayer):
 
 @paddle.no_grad()
 def _nearest_classes(bank: CenterBank, width: int) -> paddle.Tensor:
-    """Return the nearest other classes, filled up with the class itself; ``_UNSEEN`` without a center: [C, width]."""
+    """Return the nearest other classes, filled up with the class itself; ``_UNSEEN`` without a center [C, width]."""
     table = bank.nearest(width)
     own = paddle.arange(table.shape[0], dtype="int64").unsqueeze(1)
     table = paddle.concat([table, *[own] * (width - table.shape[1])], axis=1)

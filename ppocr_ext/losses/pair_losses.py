@@ -242,7 +242,7 @@ class DistillationKLDivLoss(PairLoss):
         super().__init__(model_name_pairs, key, multi_head, dis_head, name, heads=("ctc", "gtc"))
 
     def needs_all_classes(self) -> bool:
-        """Return True without ``multi_head``: padding counts then, and positions are summed."""
+        """Return True without ``multi_head``, since padding counts then, and positions are summed."""
         return not self.multi_head
 
     def compare(

@@ -242,7 +242,7 @@ class Mlp(nn.Layer):
 
 
 class DropPath(nn.Layer):
-    """Apply stochastic depth (Huang et al., 2016): in training a line skips the branch with probability ``p``.
+    """Apply stochastic depth (Huang et al., 2016). In training a line skips the branch with probability ``p``.
 
     The lines that are kept are divided by 1 - ``p``, so that evaluation needs no scaling.
     """

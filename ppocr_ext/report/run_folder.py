@@ -1,4 +1,4 @@
-"""Read a run folder, complete or not: a run may be killed at any moment.
+"""Read a run folder, complete or not, since a run may be killed at any moment.
 
 ``metrics.jsonl`` has one JSON object on each line; a number that is not finite is ``null``. ``eval --save-predictions``
 and ``predict`` write UTF-8 text with a header, separated by tabs; control characters, and what a spreadsheet would take

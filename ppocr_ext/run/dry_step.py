@@ -117,7 +117,7 @@ def same_as_before(config: Config, charset: Charset, checkpoint: Path) -> bool:
 
 @contextmanager
 def _silent(host: Host) -> Iterator[None]:
-    """Log and print nothing: the run logs the same again, and some of the host's transforms print."""
+    """Log and print nothing, since the run logs the same again, and some of the host's transforms print."""
     before = host.logger.disabled
     host.logger.disabled = True
     try:

@@ -155,7 +155,7 @@ def evaluation_steps(config: Config, steps_per_epoch: int) -> tuple[int, int]:
 
 
 def check_profiler(config: Config, total_steps: int) -> None:
-    """Check ``profiler_options`` (``-p``): PaddleOCR would ignore them or fail in the first step.
+    """Check ``profiler_options`` (``-p``), which PaddleOCR would ignore, or fail on in the first step.
 
     Raises:
         ConfigError: the options are not ``key=value;…``, a key is unknown, or the range is not valid.

@@ -1,4 +1,4 @@
-"""The loader of a run: it reads the host's dataset and sampler through Paddle's ``DataLoader``.
+"""The loader of a run, which reads the host's dataset and sampler through Paddle's ``DataLoader``.
 
 A batch passes four objects on its way from a file to the loss: the host's dataset, which reports samples that fail
 (``data/load_failures.py``); :class:`_Samples`; Paddle's ``DataLoader``; and :class:`Loader`.

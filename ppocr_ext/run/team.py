@@ -1,4 +1,4 @@
-"""The processes of one run: they wait for each other without a time limit, and fail together.
+"""The processes of one run, which wait for each other without a time limit, and fail together.
 
 Collectives have a time limit (30 seconds with gloo, on CPUs), which is too short for waiting while process 0 evaluates.
 Here the processes wait for counters in Paddle's store, and check at the same time that the other processes still live.

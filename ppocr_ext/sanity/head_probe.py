@@ -206,7 +206,7 @@ class HeadProbe:
 
 
 def centered(logits: np.ndarray) -> np.ndarray:
-    """Return ``logits`` [B, L, C] minus the mean of each place: a softmax gives the same for both."""
+    """Return ``logits`` [B, L, C] minus the mean of each place, which does not change their softmax."""
     return logits - logits.mean(-1, keepdims=True)
 
 

@@ -1,4 +1,4 @@
-"""Test the structure of any head by its behaviour: each test finds one usual fault without knowing the head's class."""
+"""Test the structure of any head by its behaviour. Each test finds one usual fault without knowing the head's class."""
 
 from __future__ import annotations
 

@@ -250,7 +250,7 @@ def _add(layers: np.ndarray, ink: np.ndarray, left: int, top: int) -> None:
 
 
 def _ink_share(layers: np.ndarray, ink: Color) -> np.ndarray:
-    """Return the share of ink (0 to 255) for each number of layers: a layer is as opaque as its color is bright."""
+    """Return the share of ink (0 to 255) for each number of layers. A layer is as opaque as its color is bright."""
     blue, green, red = ink
     brightness = (19595 * red + 38470 * green + 7471 * blue + 0x8000) >> 16  # Pillow's grey
     opacity = min(int(brightness * 1.97), 255) / 255  # the library's table

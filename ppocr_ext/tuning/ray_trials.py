@@ -77,10 +77,10 @@ class _Driver(Searcher, tune.Stopper):
             self.error = problem
 
     def save(self, checkpoint_path: str) -> None:
-        """Do nothing: the study keeps its record itself."""
+        """Do nothing, since the study keeps its record itself."""
 
     def restore(self, checkpoint_path: str) -> None:
-        """Do nothing: the study keeps its record itself."""
+        """Do nothing, since the study keeps its record itself."""
 
 
 def ray_trials(address: str | None, at_once: int) -> RunTrials:

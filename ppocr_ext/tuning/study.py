@@ -1,4 +1,4 @@
-"""A study with Optuna: it proposes settings, decides which trials to prune, and keeps all trials in a SQLite file."""
+"""A study with Optuna, which proposes settings, decides which trials to prune, and keeps them in a SQLite file."""
 
 from __future__ import annotations
 

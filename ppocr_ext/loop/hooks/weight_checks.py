@@ -1,4 +1,4 @@
-"""Check the weights of a run: frozen teachers must not change, and trained networks must.
+"""Check the weights of a run. Those of frozen teachers must not change, and those of trained networks must.
 
 The last hook counts the batches that a teacher cache has answered.
 """
@@ -51,7 +51,7 @@ class TeacherCheck(Hook):
 
 
 class CacheUse(Hook):
-    """Count the batches that ``cache`` answers: 1 or 0 for a step (``teacher_cached``), and the sum at the end."""
+    """Count the batches that ``cache`` answers, as 1 or 0 for a step (``teacher_cached``), and as a sum at the end."""
 
     def __init__(self, cache: CachedTeacher) -> None:
         self._cache = cache

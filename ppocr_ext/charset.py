@@ -200,6 +200,26 @@ class Charset:
         return text.lower() if self.folds_case else text
 
 
+def characters_in(text: str) -> str:
+    """Return the characters that an option names, each once: ``0-9A-Z`` is 36; a ``-`` at an end is itself.
+
+    Raises:
+        CharsetError: there is none, or a range runs backwards.
+    """
+    listed: list[str] = []
+    for part in re.findall(r"(?s:.)-(?s:.)|(?s:.)", text):
+        first, last = (part[0], part[2]) if len(part) == 3 else (part, part)
+        if last < first:
+            raise CharsetError(
+                f"{part!r} is no range of characters (found {first!r} after {last!r}). Fix: write {last}-{first}.",
+                code="bad_value",
+            )
+        listed += map(chr, range(ord(first), ord(last) + 1))
+    if not listed:
+        raise CharsetError("No character is named. Fix: write them, such as 0-9A-Z.", code="bad_value")
+    return "".join(dict.fromkeys(listed))
+
+
 def _read_lines(path: Path) -> list[str]:
     """Return the lines of the file without their ends, split as PaddleOCR splits them: only at ``\\n``."""
     try:

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ppocr_ext.charset import Charset, characters_in
 from ppocr_ext.cli.options import (
     add_data_dir_argument,
     add_run_argument,
@@ -23,6 +24,7 @@ examples:
   ppocr-ext export output/run                         the best checkpoint of a run, to output/run/inference
   ppocr-ext export output/run --output model --data val_list.txt
   ppocr-ext export -c config.yml -o Global.pretrained_model=output/run/latest --format onnx
+  ppocr-ext export output/run --characters 0-9A-Z --data val_list.txt     read only these characters
 
 One folder is written: inference.json and inference.pdiparams (Paddle), inference.onnx, inference.yml (PaddleOCR 3.x),
 charset.txt, model.json, and a model card with the lines of code for each client. Of a distillation, only the student
@@ -54,6 +56,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_data_dir_argument(parser)
     add("--force", action="store_true", help="replace what an export has written into the folder")
     add("--old-dict", metavar="FILE", help="dictionary of the weights, if it differs")
+    fewer = parser.add_mutually_exclusive_group()
+    fewer.add_argument(
+        "--characters",
+        metavar="TEXT",
+        help="read only these, such as 0-9A-Z: the classifier keeps their rows alone, nothing is trained",
+    )
+    fewer.add_argument(
+        "--dict", type=Path, metavar="FILE", help="the same for the characters of a dictionary"
+    )
 
 
 def _width(text: str) -> int | None:
@@ -74,6 +85,21 @@ def run(args: argparse.Namespace) -> int:
 
     set_up_logs(args.host)
     config = read_recogniser_config(args)
+    old_dictionary = args.old_dict
+    if args.characters or args.dict:
+        from ppocr_ext.export.fewer_characters import compare_readings, with_characters
+
+        chosen = (
+            characters_in(args.characters) if args.characters else Charset.from_file(args.dict).characters
+        )
+        whole = config
+        config, old_dictionary = with_characters(config, chosen, args.host, args.old_dict)
+        if args.data is not None:
+            given = {"model": args.model, "host_path": args.host}
+            for line in compare_readings(
+                whole, config, args.old_dict, old_dictionary, args.data, args.data_dir, given
+            ):
+                print(line)
     exported = export_trained(
         config,
         args.output or _folder(args, config),
@@ -85,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
         data_dir=args.data_dir,
         host_path=args.host,
         model=args.model,
-        old_dictionary=args.old_dict,
+        old_dictionary=old_dictionary,
     )
     _print(exported)
     return 0

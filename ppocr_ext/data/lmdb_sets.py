@@ -82,10 +82,15 @@ def open_sets(data_dir: str | Path) -> list[LmdbSet]:
         )
     # As PaddleOCR does, open the folders that hold an LMDB, and those without subfolders.
     folders = [path for path, below, files in os.walk(root) if DATA_FILE in files or not below]
-    return [_open(folder) for folder in sorted(map(Path, folders))]
+    return [open_set(folder) for folder in sorted(map(Path, folders))]
 
 
-def _open(folder: Path) -> LmdbSet:
+def open_set(folder: Path) -> LmdbSet:
+    """Return the LMDB in ``folder``.
+
+    Raises:
+        DataError, MissingPackageError: as :func:`open_sets`.
+    """
     if not (folder / DATA_FILE).is_file():
         raise DataError(
             f"{folder} is not an LMDB: it has no {DATA_FILE}. Fix: correct data_dir; `ppocr-ext make-lmdb` makes an "

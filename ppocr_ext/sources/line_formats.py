@@ -1,0 +1,290 @@
+"""Read label files that name an image and its text: lists, tables, JSON, texts beside images, LMDBs; no Paddle."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ppocr_ext.data.label_file import BOXES
+from ppocr_ext.data.lmdb_sets import DATA_FILE, open_set
+from ppocr_ext.limits import MAX_RECORD_BYTES
+from ppocr_ext.sources.listing import IMAGE_ENDINGS, LIST_ENDINGS, Listing, reading, split_named, split_of
+from ppocr_ext.sources.samples import ILLEGIBLE, Row, Skipped
+
+_IMAGE_KEYS = ("image", "image_path", "img_path", "file_name", "filename", "path", "file", "img")
+TEXT_KEYS = ("text", "transcription", "words", "plate_text", "label", "identity")
+BOX_KEYS = {"points", "poly", "bbox", "xtl", "xmin", "x_min", "x1", "original_width"}  # of a part of a page
+_HEAD_FILES = 20  # that tell what stands beside images
+_DECODER = json.JSONDecoder()
+_IMAGE = rf"\.(?i:{'|'.join(IMAGE_ENDINGS)})"
+_DOCTR = re.compile(rf'\{{\s*"[^"]*{_IMAGE}"\s*:\s*["\d]')
+PAGE = rf"(?P<image>[^\t]+{_IMAGE})\t(?P<text>\[\s*[{{\]].*)"
+_SCRIPTS = (
+    "Arabic|Bangla|Chinese|Hindi|Japanese|Korean|Latin|Mixed|None|Symbols"  # of ICDAR MLT, before a text
+)
+_BESIDE = {
+    "icdar_boxes": r'\s*(?P<points>(-?\d+(\.\d+)?[ ,]+){4}|(-?\d+,){8}(?=[01],))([01],)?"(?P<text>.*)"\s*',
+    "icdar_polygons": rf"(?P<points>(\s*-?\d+(\.\d+)?\s*,){{8}})(({_SCRIPTS}),)?(?P<text>.*)",
+    "boxes": (  # without text: YOLO, DOTA, KITTI
+        r"-?[\d.]+([ ,]+-?[\d.]+(e-?\d+)?){4,}\s*|(-?[\d.]+ ){8}\S+ \d\s*|\S+( -?[\d.]+){14,}\s*"
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format of label files.
+
+    Attributes:
+        description: what its files look like, for messages.
+        find: returns the label files in this format: a tuple for each that can be read alone, or one of all files if
+            each image has its own.
+        read: yields what one label file says.
+    """
+
+    description: str
+    find: Callable[[Listing], list[tuple[str, ...]]]
+    read: Callable[[Listing, str], Iterator[Row | Skipped]]
+
+
+def numbered_lines(listing: Listing, file: str) -> Iterator[tuple[str, str]]:
+    """Yield the place of each line that is not empty, and the line without its end."""
+    for number, line in enumerate(listing.lines(file), start=1):
+        content = line.rstrip("\r\n")
+        if content:
+            yield f"{file}:{number}", content
+
+
+def load_json(listing: Listing, file: str) -> Any:
+    """Return the content of a JSON file.
+
+    Raises:
+        DataError: as :func:`reading`.
+    """
+    with reading(file):
+        return json.loads(listing.text(file))
+
+
+def parse_json(text: str) -> Any:
+    """Return the first value in a JSON text; None if it is not JSON, or is cut off."""
+    with suppress(ValueError, RecursionError):
+        return _DECODER.raw_decode(text)[0]
+    return None
+
+
+def objects(value: object) -> list[dict[str, Any]]:
+    """Return the objects in a JSON array; none if it is anything else."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def row(record: Mapping[str, Any], place: str, image: object = None) -> Row | Skipped:
+    """Return what an object or a row of a table says about an image or, with a box, about a part of a page.
+
+    Args:
+        record: its values.
+        place: where it stands.
+        image: the path of the image; None: it is a value.
+    """
+    attributes = record.get("attributes")
+    record = {**attributes, **record} if isinstance(attributes, dict) else record
+    image = image or first_of(record, _IMAGE_KEYS)
+    text = first_of(record, TEXT_KEYS)
+    if record.get("difficult") or record.get("illegible"):
+        text = ILLEGIBLE
+    text = "\n".join(map(str, text)) if isinstance(text, list) else text
+    if not isinstance(image, str) or type(text) not in (str, int, type(None)):
+        return Skipped("bad_line", place, f"image {image!r:.60}, text {text!r:.60}")
+    split = split_named(str(record.get("split", "")))
+    return Row(
+        image, "" if text is None else str(text), place, split, record if BOX_KEYS & record.keys() else None
+    )
+
+
+def first_of(record: Mapping[str, Any], keys: Iterable[str]) -> Any:
+    """Return the value of the first of ``keys`` that ``record`` has; None if it has none."""
+    return next((record[key] for key in keys if key in record), None)
+
+
+def has_lines(listing: Listing, file: str, pattern: str) -> bool:
+    """Return whether most lines at the beginning of a file match ``pattern``, and it is not a table with a header."""
+    lines = [line for line in re.split(r"[\r\n]+", listing.head(file)) if line.strip()]
+    count = sum(re.fullmatch(pattern, line) is not None for line in lines)
+    return 2 * count > len(lines) and not _is_table(listing, file)
+
+
+def find_lists(listing: Listing, pattern: str) -> list[tuple[str, ...]]:
+    """Return the files in which most lines match ``pattern``."""
+    return [(file,) for file in listing.with_ending(*LIST_ENDINGS) if has_lines(listing, file, pattern)]
+
+
+def _read_lines(
+    pattern: str, clean: Callable[[str], str], listing: Listing, file: str
+) -> Iterator[Row | Skipped]:
+    """Read lines by the groups ``image`` (else it is the image beside the file), ``text`` and ``points``."""
+    match_line = re.compile(pattern, re.DOTALL).fullmatch
+    for place, line in numbered_lines(listing, file):
+        match = match_line(line)
+        if match is None:
+            yield Skipped("bad_line", place, repr(line[:60]))
+        else:
+            groups = match.groupdict()
+            image = groups.get("image") or listing.image_beside[file]
+            yield Row(image, clean(groups["text"]), place, box=groups if "points" in groups else None)
+
+
+def _list(description: str, pattern: str, clean: Callable[[str], str] = str) -> Format:
+    return Format(description, partial(find_lists, pattern=pattern), partial(_read_lines, pattern, clean))
+
+
+def _header(listing: Listing, file: str) -> tuple[str, list[str]]:
+    """Return the delimiter and the column names of a table."""
+    line = listing.head(file).lstrip().partition("\n")[0]
+    delimiter = max(",;\t", key=line.count)
+    return delimiter, [name.strip('"\r ').casefold() for name in line.split(delimiter)]
+
+
+def _is_table(listing: Listing, file: str) -> bool:
+    return _has_texts(dict.fromkeys(_header(listing, file)[1]))
+
+
+def _has_texts(record: Mapping[str, Any]) -> bool:
+    """Return whether a record is of a whole image, with its text."""
+    keys = record.keys()
+    return not keys.isdisjoint(_IMAGE_KEYS) and not keys.isdisjoint(TEXT_KEYS) and keys.isdisjoint(BOX_KEYS)
+
+
+def table_records(listing: Listing, file: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield place and cells by column name of each row of a table; a row of more columns has the key None.
+
+    Raises:
+        DataError: it is not CSV, or as :meth:`Listing.lines`.
+    """
+    csv.field_size_limit(MAX_RECORD_BYTES)
+    delimiter, names = _header(listing, file)
+    reader = csv.DictReader(listing.lines(file), names, delimiter=delimiter, skipinitialspace=True)
+    with reading(file):
+        next(reader)
+        for record in reader:
+            yield f"{file}:{reader.line_num}", record
+
+
+def _read_table(listing: Listing, file: str) -> Iterator[Row | Skipped]:
+    for place, record in table_records(listing, file):
+        yield (
+            Skipped("bad_line", place, "too many columns: a text with a comma needs quotes")
+            if None in record
+            else row(record, place)
+        )
+
+
+def _first_object(text: str) -> dict[str, Any]:
+    """Return the first object in a JSON text, its keys in lower case; empty if there is none."""
+    return _lower(parse_json("{" + text.partition("{")[2]) or {})
+
+
+def _lower(record: Mapping[str, Any]) -> dict[str, Any]:
+    return {key.casefold(): value for key, value in record.items()}
+
+
+def _find_json(listing: Listing, start: str) -> list[tuple[str, ...]]:
+    """Return the files of objects with an image and its text; ``start``: of an array, or of the first object."""
+    heads = ((file, listing.head(file).lstrip()) for file in listing.with_ending("json", *LIST_ENDINGS))
+    return [
+        (file,)
+        for file, head in heads
+        if head.startswith(start) and _has_texts(_first_object(head)) or start == "[" and _DOCTR.match(head)
+    ]
+
+
+def _read_json_lines(listing: Listing, file: str) -> Iterator[Row | Skipped]:
+    for place, line in numbered_lines(listing, file):
+        yield row(_first_object(line), place)
+
+
+def _read_json(listing: Listing, file: str) -> Iterator[Row | Skipped]:
+    content = load_json(listing, file)
+    if isinstance(content, dict):  # docTR's texts by image
+        content = [{"image": name, "text": text} for name, text in content.items()]
+    for number, record in enumerate(objects(content), start=1):
+        yield row(_lower(record), f"{file}#{number}")
+
+
+def _find_beside(listing: Listing, kind: str) -> list[tuple[str, ...]]:
+    """Return the text files named as images, if they hold ``kind``: a key of ``_BESIDE``, or ``text_files``."""
+    files = listing.beside("txt")
+    first = files[:_HEAD_FILES]
+    for name, pattern in _BESIDE.items():
+        if 2 * sum(has_lines(listing, file, pattern) for file in first) > len(first):
+            return [files] if kind == name else []
+    return [files] if files and kind == "text_files" else []
+
+
+def _read_lmdb(listing: Listing, file: str) -> Iterator[Row]:
+    folder = file.rpartition("/")[0]
+    data = open_set(listing.root / folder)
+    for number in range(1, data.count + 1):
+        name = f"{folder or '.'}#{number}"
+        text = bytes(data.label(number) or b"").decode("utf-8", "replace")
+        yield Row(name, text, name, split_of(folder), stored=True)
+
+
+LINE_FORMATS = {
+    "tsv": _list(
+        "lines `path<TAB>text`, as PaddleOCR reads them",
+        rf"(?P<image>[^\t]+{_IMAGE})\t(?!{BOXES})(?P<text>[^\t]*)(\t[\d.]*){{0,2}}",
+    ),
+    "csv": Format(
+        "CSV or TSV with a header such as `image,text`",
+        lambda listing: [(file,) for file in listing.with_ending(*LIST_ENDINGS) if _is_table(listing, file)],
+        _read_table,
+    ),
+    "csv_no_header": _list(
+        "lines `image.jpg,text`",
+        rf'"?(?P<image>[^,;"\t]+{_IMAGE})"?((?P<semicolon>;)|,)'
+        r'(?P<text>(?(semicolon)[^;"]*|[^,"]*)|"[^"]*(""[^"]*)*")',
+        lambda text: text[1:-1].replace('""', '"') if text.startswith('"') else text,
+    ),
+    "icdar_words": _list(
+        'ICDAR words: lines `word_1.png, "text"`',
+        rf'(?P<image>[^,"\t]+{_IMAGE}), "(?P<text>.*)"\s*',
+        lambda text: re.sub(r'\\(["\\])', r"\1", text),
+    ),
+    "mjsynth": _list(
+        "MJSynth: lines `./1/2_TEXT_3.jpg 3`",
+        rf"(?P<image>(\S*/)?\d+_(?P<text>[^_/\s]+)_(?P<id>\d+){_IMAGE}) (?P=id)\s*",
+    ),
+    "json_lines": Format(
+        'lines `{"file_name": "a.jpg", "text": "…"}`', partial(_find_json, start="{"), _read_json_lines
+    ),
+    "json": Format(
+        'JSON `{"a.jpg": "text"}`, or an array of objects', partial(_find_json, start="["), _read_json
+    ),
+    "text_files": Format(
+        "NAME.txt or NAME.gt.txt for each image",
+        partial(_find_beside, kind="text_files"),
+        lambda listing, file: iter(
+            [Row(listing.image_beside[file], listing.text(file).rstrip("\r\n\f"), file)]
+        ),
+    ),
+    "lmdb": Format(
+        "folders of LMDBs",
+        lambda listing: [(file,) for file in listing.labels if file.split("/")[-1] == DATA_FILE],
+        _read_lmdb,
+    ),
+    "icdar_boxes": Format(
+        'ICDAR 2013: lines `x1, y1, x2, y2, "text"`; RCTW: lines `x1,…,y4,0,"text"`',
+        partial(_find_beside, kind="icdar_boxes"),
+        partial(_read_lines, _BESIDE["icdar_boxes"], str),
+    ),
+    "icdar_polygons": Format(
+        "ICDAR: lines `x1,y1,x2,y2,x3,y3,x4,y4,text` in gt_NAME.txt or NAME.txt",
+        partial(_find_beside, kind="icdar_polygons"),
+        partial(_read_lines, _BESIDE["icdar_polygons"], str),
+    ),
+}

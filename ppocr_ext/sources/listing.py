@@ -1,0 +1,353 @@
+"""List a data folder, read its text files in any encoding, and find images by the paths in label files; no Paddle."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import os
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import cached_property, partial
+from itertools import chain
+from pathlib import Path
+from posixpath import dirname, isfile, islink, join, normpath, realpath, relpath, splitext
+from xml.etree import ElementTree
+
+from ppocr_ext.errors import DataError
+from ppocr_ext.limits import MAX_RECORD_BYTES, MAX_TEXT_BYTES, open_regular, read_at_most
+
+# fmt: off
+IMAGE_ENDINGS = ("bmp", "dib", "gif", "jfif", "jp2", "jpe", "jpeg", "jpg", "pbm", "pgm", "png", "pnm", "ppm", "tif",
+                 "tiff", "webp")
+LIST_ENDINGS = ("csv", "gt", "jsonl", "label", "labels", "list", "lst", "ndjson", "tsv", "txt")
+# fmt: on
+RECORD = "init.json"  # tells a folder that `init` wrote; what it drew or cut is no data
+_NOT_LABELS = re.compile(  # by name: dictionaries, PPOCRLabel's state, predictions, texts for people
+    r"(.*_)?dict|classes|readme.*|requirements.*|licen[cs]e|filestate|.*predict.*|system_results|_annotations.*",
+    re.IGNORECASE,
+)
+_HIDDEN = (".", "__MACOSX")  # how names of files begin that are not the user's
+_MOST_FILES = 1000  # of each kind, whose beginnings are read
+_MOST_ALIKE = 20  # images of the same name, among which one is chosen
+_HEAD = 1 << 14  # bytes of a file that tell its format
+_MOST_VALUES = 10_000_000  # of a text that is parsed as a whole: a value may take 100 bytes
+_BLOCK = 1 << 20
+_UNKNOWN = "latin-1"  # in place of an encoding that is not known: it decodes any bytes
+_ALONE = re.compile(rb"(?<![\x80-\xff])[\x80-\xff](?![\x80-\xff])")  # as accented letters stand in Latin-1
+_RARE = re.compile(  # all but ASCII, punctuation and the usual characters of GB2312
+    r"[^\0-\x7f"
+    + b"".join(
+        bytes((row, cell)) for row in (*range(0xA1, 0xA4), *range(0xB0, 0xD8)) for cell in range(0xA1, 0xFF)
+    ).decode("gb2312", "ignore")
+    + "]"
+)
+_ABSOLUTE = re.compile(r"/|[A-Za-z]:/|\w+://")
+_HASH = re.compile(r"^[0-9a-f]{8,}-(?=.)")  # Label Studio puts it before the name of an uploaded file
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
+_SPLIT_WORDS = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("val", "valid", "validation", "dev", "eval"), "val"),
+    **dict.fromkeys(("test", "testing"), "test"),
+}
+
+
+def ending(path: str) -> str:
+    """Return what follows the last point of a path, in lower case."""
+    return path.rpartition(".")[2].lower()
+
+
+def stem(path: str) -> str:
+    """Return the file name of a path without its ending."""
+    return splitext(path.rpartition("/")[2])[0]
+
+
+def split_named(name: str) -> str:
+    """Return the split that a name contains as a word, such as ``"val"`` for ``rec_gt_val.txt``; else empty."""
+    splits = {_SPLIT_WORDS[word] for word in map(str.lower, _WORD.findall(name)) if word in _SPLIT_WORDS}
+    return splits.pop() if len(splits) == 1 else ""
+
+
+def split_of(path: str) -> str:
+    """Return the split that the last part of a path names, else the part before it, and so on; else empty."""
+    return next(filter(None, map(split_named, reversed(path.split("/")))), "")
+
+
+class Listing:
+    """The files of a data folder, without hidden ones and without links that lead out of it.
+
+    Args:
+        root: the data folder.
+        labels: the only files that may be label files, relative to the current folder or to ``root``.
+
+    Attributes:
+        root: its real path.
+        starts: what an absolute path of a file in it may begin with.
+        images: the paths of its images, relative to ``root``, sorted.
+        files: all other files.
+        labels: those that may be label files.
+        encodings: of the text files that have been read.
+
+    Raises:
+        DataError: ``root`` is not a folder, or one of ``labels`` is not in it.
+    """
+
+    def __init__(self, root: Path, labels: Sequence[str] = ()) -> None:
+        self.root = Path(realpath(root))
+        self.starts = (f"{self.root}/", f"{root.absolute()}/")
+        if not self.root.is_dir():
+            raise DataError(
+                f"{root}: it is not a folder. Fix: give the folder of the images.", code="missing_folder"
+            )
+        files = sorted(self._scan())
+        self.images = dict.fromkeys(file for file in files if ending(file) in IMAGE_ENDINGS)
+        self.files = [file for file in files if file not in self.images]
+        others = [file for file in self.files if not _NOT_LABELS.fullmatch(stem(file))]
+        self.labels = list(map(self._label, labels)) or others
+        self.encodings: dict[str, str] = {}
+
+    def _scan(self) -> Iterator[str]:
+        start = self.starts[0]
+        for folder, folders, names in os.walk(self.root):
+            folders[:] = [
+                name
+                for name in folders
+                if not name.startswith(_HIDDEN) and not isfile(f"{folder}/{name}/{RECORD}")
+            ]
+            for name in names:
+                path = f"{folder}/{name}"
+                inside = isfile(path) and (not islink(path) or realpath(path).startswith(start))
+                if inside and not name.startswith(_HIDDEN):
+                    yield path[len(start) :]
+
+    def _label(self, name: str) -> str:
+        for start in ("", self.root):  # the current folder, then the data folder
+            path = relpath(realpath(join(start, name)), self.root)
+            if path in self.files:
+                return path
+        raise DataError(f"{name}: it is no file in {self.root}. Fix: correct the path.", code="missing_file")
+
+    def with_ending(self, *endings: str) -> list[str]:
+        """Return the first label files with one of these endings, those that belong to one image last."""
+        files = [file for file in self.labels if ending(file) in endings]
+        return sorted(files, key=lambda file: file in self.image_beside)[:_MOST_FILES]
+
+    def beside(self, kind: str) -> tuple[str, ...]:
+        """Return the label files with one ending that are named as an image."""
+        return tuple(file for file in self.image_beside if ending(file) == kind)
+
+    @cached_property
+    def image_beside(self) -> dict[str, str]:
+        """Label file → whole path of the image of its name, without ``gt_`` before it or ``.gt`` behind it."""
+        names = {
+            file: [
+                _folded(name)
+                for name in (stem(file), stem(file).removesuffix(".gt"), stem(file).removeprefix("gt_"))
+            ]
+            for file in self.labels
+        }
+        wanted = set(chain.from_iterable(names.values()))
+        images = _by_name((name, image) for image in self.images if (name := _folded(stem(image))) in wanted)
+        pairs = {
+            file: nearest(next((images[name] for name in each if name in images), []), file, file)
+            for file, each in names.items()
+        }
+        # an image belongs to the file in its own folder, not to one elsewhere whose image is missing
+        owners = {image: file for file, image in pairs.items() if image and dirname(image) == dirname(file)}
+        pairs = {
+            file: image
+            for file, image in pairs.items()
+            if dirname(owners.get(image or "", file)) == dirname(file)
+        }
+        return {
+            file: f"{self.root}/{pairs.get(file) or file}"
+            for file in names
+            if pairs.get(file) or file.lower().endswith(".gt.txt")  # the latter is reported as missing_image
+        }
+
+    @cached_property
+    def _encoding_beside(self) -> str:
+        """The encoding of the text files beside images, as of one text: some are too short to tell it alone."""
+        files = self.beside("txt")[:_MOST_FILES]
+        return _encoding(lambda: chain(*(_blocks(self.root / file) for file in files)))
+
+    @cached_property
+    def by_path(self) -> dict[str, str]:
+        """Folded path → image."""
+        return {_folded(image): image for image in self.images}
+
+    @cached_property
+    def by_name(self) -> dict[str, list[str]]:
+        """Folded file name → images."""
+        return _by_name((_folded(image.rpartition("/")[2]), image) for image in self.images)
+
+    def head(self, file: str) -> str:
+        """Return the first characters of a file; empty if it cannot be read."""
+        block = b""
+        with suppress(OSError), open_regular(self.root / file) as stream:
+            block = stream.read(_HEAD)
+        return block.decode(_encoding(lambda: iter([block])), "ignore").lstrip("\ufeff")
+
+    def encoding(self, file: str) -> str:
+        """Return the encoding of a text file.
+
+        Raises:
+            DataError: it is not known, or the file cannot be read.
+        """
+        if file not in self.encodings:
+            with reading(file):
+                encoding = _encoding(partial(_blocks, self.root / file))
+                if (
+                    encoding == "utf-8-sig"
+                    and file in self.image_beside
+                    and self._encoding_beside == "gb18030"
+                ):
+                    encoding = "gb18030"
+            self.encodings[file] = encoding
+        if self.encodings[file] == _UNKNOWN:
+            raise DataError(
+                f"{file}: the encoding is unknown (expected UTF-8, UTF-16 or GB18030). Fix: save it as UTF-8.",
+                code="bad_encoding",
+            )
+        return self.encodings[file]
+
+    def lines(self, file: str) -> Iterator[str]:
+        """Yield the lines of a text file with their ends; of one longer than the limit only the start.
+
+        Raises:
+            DataError: as :meth:`encoding`.
+        """
+        encoding = self.encoding(file)
+        with reading(file), open_regular(self.root / file) as binary:
+            stream = io.TextIOWrapper(binary, encoding, "replace", newline="\n")
+            while line := stream.readline(MAX_RECORD_BYTES + 1):
+                yield line
+                while len(line) > MAX_RECORD_BYTES and not line.endswith("\n"):
+                    line = stream.readline(MAX_RECORD_BYTES + 1)
+
+    def text(self, file: str) -> str:
+        """Return the whole text of a file.
+
+        Raises:
+            DataError: it is larger than the limit, or as :meth:`encoding`.
+        """
+        encoding = self.encoding(file)
+        with reading(file):
+            text = read_at_most(self.root / file, MAX_TEXT_BYTES).decode(encoding, "replace")
+            if sum(map(text.count, ",[{<")) > _MOST_VALUES:
+                raise ValueError(f"it has more than {_MOST_VALUES:,} values; export it in parts")
+            return text
+
+
+def finder(
+    listing: Listing, file: str, elsewhere: Counter[str], first: Iterable[str]
+) -> Callable[[str], str | None]:
+    """Return the function that finds the image which a label file names by a path; None: there is none.
+
+    A path is relative to the label file, to its parent folder or to the data folder. An image elsewhere is found by its
+    file name if the path is absolute, or if none of the first paths is right.
+
+    Args:
+        listing: the data folder.
+        file: the label file, relative to it.
+        elsewhere: counts, by label file, the images whose path has another folder.
+        first: the first paths in the label file.
+    """
+    folder = file.rpartition("/")[0]
+    starts = [f"{each}/" if each else "" for each in (folder, folder.rpartition("/")[0], "")]
+
+    def find_there(name: str, path: str) -> str | None:
+        inside = path.removeprefix(listing.starts[0]).removeprefix(listing.starts[1])
+        places = [inside]
+        if inside == path and not _ABSOLUTE.match(path):
+            places = [start + path for start in (*starts, f"{starts[0]}images/")]
+            places.append(path.removeprefix(f"{listing.root.name}/"))  # PPOCRLabel writes FOLDER/img.jpg
+        exact = (start + name for start in starts if start + name in listing.images)
+        folded = (listing.by_path.get(_folded(normpath(place))) for place in places)
+        return next(filter(None, chain(exact, folded)), None)
+
+    as_written = any(find_there(name, name.replace("\\", "/")) for name in first)
+
+    def find(name: str) -> str | None:
+        path = name.replace("\\", "/")
+        image = find_there(name, path)
+        if image is None and (not as_written or _ABSOLUTE.match(path)):
+            base = path.rpartition("/")[2]
+            names = map(_folded, (base, _HASH.sub("", base)))
+            image = nearest(next(filter(None, map(listing.by_name.get, names)), []), path, file)
+            elsewhere[file] += image is not None and base != path
+        return image
+
+    return find
+
+
+def nearest(options: Sequence[str], path: str, file: str) -> str | None:
+    """Return the one of several images of the same name that a label file means; None if that is not clear.
+
+    Args:
+        options: paths of the images.
+        path: the path in the label file.
+        file: the label file.
+    """
+    folder = file.rpartition("/")[0]
+    tests: tuple[Callable[[str], bool], ...] = (
+        lambda image: True,
+        lambda image: image.split("/")[-2:-1] == path.split("/")[-2:-1],
+        lambda image: image.rpartition("/")[0] == folder,
+        lambda image: image.startswith(f"{folder}/"),
+        lambda image: split_of(image.rpartition("/")[0]) == split_of(file),
+    )
+    matches = (list(filter(test, options)) for test in tests) if len(options) <= _MOST_ALIKE else ()
+    return next((each[0] for each in matches if len(each) == 1), None)
+
+
+def _by_name(images: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    names: dict[str, list[str]] = {}
+    for name, image in images:
+        names.setdefault(name, []).append(image)
+    return names
+
+
+def _folded(path: str) -> str:
+    """Return a path as systems compare it that ignore case and the composition of accents."""
+    return path.lower() if path.isascii() else unicodedata.normalize("NFC", path).casefold()
+
+
+@contextmanager
+def reading(file: str) -> Iterator[None]:
+    """Raise a DataError if a file cannot be read, or if its content is not in its format."""
+    try:
+        yield
+    except (OSError, ValueError, RecursionError, csv.Error, ElementTree.ParseError) as error:
+        raise DataError(
+            f"{file}: it cannot be read: {getattr(error, 'strerror', None) or error}. Fix: export it again.",
+            code="unreadable_file" if isinstance(error, OSError) else "bad_content",
+        ) from error
+
+
+def _blocks(path: Path) -> Iterator[bytes]:
+    with open_regular(path) as stream:
+        yield from iter(partial(stream.read, _BLOCK), b"")
+
+
+def _encoding(blocks: Callable[[], Iterator[bytes]]) -> str:
+    """Return the encoding of a text, which ``blocks`` yields each time that it is called; else ``_UNKNOWN``."""
+    head = next(blocks(), b"")
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    for name, zeros in (("utf-16-le", head[1::2]), ("utf-16-be", head[::2])):
+        if 4 * zeros.count(0) > len(zeros):  # of a path in ASCII every second byte is 0
+            return name
+    broken = sum(text.count("\ufffd") for text in codecs.iterdecode(blocks(), "utf-8", "replace"))
+    high = sum(len(block.translate(None, bytes(range(128)))) for block in blocks())
+    if not broken or 2 * broken < high:  # a few broken lines are reported one by one
+        return "utf-8-sig"
+    alone = sum(len(_ALONE.findall(block)) for block in blocks())
+    if 2 * alone <= high:
+        with suppress(UnicodeDecodeError):
+            rare = sum(len(_RARE.findall(text)) for text in codecs.iterdecode(blocks(), "gb18030"))
+            return "gb18030" if 3 * rare <= high else _UNKNOWN  # Big5 and Shift-JIS can be decoded, too
+    return _UNKNOWN

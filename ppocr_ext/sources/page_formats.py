@@ -1,0 +1,220 @@
+"""Read label files with boxes around the texts of a page, and cut the boxes out; no Paddle."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+from urllib.parse import unquote
+from xml.etree import ElementTree
+
+from ppocr_ext.sources.line_formats import (
+    PAGE,
+    TEXT_KEYS,
+    Format,
+    find_lists,
+    first_of,
+    load_json,
+    numbered_lines,
+    objects,
+    parse_json,
+    row,
+    table_records,
+)
+from ppocr_ext.sources.listing import IMAGE_ENDINGS, Listing, ending, reading
+from ppocr_ext.sources.samples import Box, Row, Skipped
+
+_LABEL_STUDIO = r'\s*\[\s*\{.*"(annotations|original_width)"|[^\n]*\bannotation_id\b.*original_width'
+_COCO = r'\s*\{\s*"(info|licenses|images|annotations|categories|type)"'
+_LARGEST = 1e12  # square pixels of a box: no page has as many
+
+
+def corners(box: Mapping[str, Any]) -> Box:
+    """Return the four corners of a box in pixels, clockwise.
+
+    Args:
+        box: ``points``, as pairs or a text; Label Studio's ``x, y, width, height`` in percent, turned about a corner;
+            CVAT's ``xtl, ytl, xbr, ybr``, turned about the center; or COCO's ``bbox``. More or fewer than four points
+            give the upright rectangle around them.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is none of these, or has no area.
+    """
+    points = _points(box)
+    if len(points) != 4:
+        xs, ys = zip(*points, strict=True)
+        points = _rectangle(min(xs), min(ys), max(xs) - min(xs), max(ys) - min(ys))
+    first, second, third, fourth = points
+    area = (third[0] - first[0]) * (fourth[1] - second[1]) - (fourth[0] - second[0]) * (third[1] - first[1])
+    if not 1 <= abs(area) / 2 < _LARGEST or box.get("image_rotation"):  # nor if it is not a number
+        raise ValueError(f"a box of {area / 2} square pixels, or on an image that Label Studio has turned")
+    return (first, second, third, fourth) if area > 0 else (first, fourth, third, second)
+
+
+def _points(box: Mapping[str, Any]) -> list[tuple[float, float]]:
+    x, y = (float(box.get(key) or 100) / 100 for key in ("original_width", "original_height"))
+    if "points" in box:
+        points = box["points"]
+        if isinstance(points, str):
+            numbers = re.split("[,; ]+", points.strip(",; "))
+            points = zip(numbers[::2], numbers[1::2], strict=True)
+        return [(float(u) * x, float(v) * y) for u, v in points]
+    degrees = float(box.get("rotation") or 0)
+    if "xtl" in box:
+        left, top, right, bottom = (float(box[key]) for key in ("xtl", "ytl", "xbr", "ybr"))
+        return _rectangle(left, top, right - left, bottom - top, degrees, 0.5)
+    left, top, width, height = map(
+        float, box.get("bbox") or map(box.__getitem__, ("x", "y", "width", "height"))
+    )
+    # a box of COCO that is turned comes from CVAT
+    return _rectangle(left * x, top * y, width * x, height * y, degrees, 0.5 if "bbox" in box else 0)
+
+
+def _rectangle(
+    left: float, top: float, width: float, height: float, degrees: float = 0, pivot: float = 0
+) -> list[tuple[float, float]]:
+    """Return the corners of a rectangle that is turned about its corner (``pivot`` 0) or its center (0.5)."""
+    cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
+    center_x, center_y = pivot * width, pivot * height
+    sides = [(u - center_x, v - center_y) for u, v in ((0, 0), (width, 0), (width, height), (0, height))]
+    return [(left + center_x + u * cos - v * sin, top + center_y + u * sin + v * cos) for u, v in sides]
+
+
+def crop(page: Any, box: Box) -> tuple[Any, bool]:
+    """Cut a box out of a page as PaddleOCR's ``get_rotate_crop_image`` does.
+
+    Args:
+        page: uint8 [H, W, 3].
+        box: four corners, clockwise, in pixels.
+
+    Returns:
+        The pixels, uint8 [h, w, 3], and whether they were turned by 90° because the box is at least 1.5 times as high
+        as wide.
+
+    Raises:
+        ValueError: the box is larger than the page, or is thinner than a pixel; the message begins with a verb.
+    """
+    import cv2
+    import numpy as np
+
+    source = np.array(box, np.float32)
+    sides = np.linalg.norm(source - np.roll(source, -1, axis=0), axis=1)  # upper, right, lower, left
+    width, height = int(max(sides[0], sides[2])), int(max(sides[1], sides[3]))
+    if not min(width, height) or width + height > 2 * sum(page.shape[:2]):
+        raise ValueError(
+            f"has a box of {width} × {height} pixels on a page of {page.shape[1]} × {page.shape[0]}"
+        )
+    target = np.array([(0, 0), (width, 0), (width, height), (0, height)], np.float32)
+    matrix = cv2.getPerspectiveTransform(source, target)
+    pixels = cv2.warpPerspective(page, matrix, (width, height), None, cv2.INTER_CUBIC, cv2.BORDER_REPLICATE)
+    turned = height >= 1.5 * width
+    return (np.ascontiguousarray(np.rot90(pixels)) if turned else pixels), turned
+
+
+def _read_pages(listing: Listing, file: str) -> Iterator[Row | Skipped]:
+    for place, line in numbered_lines(listing, file):
+        image, _, content = line.partition("\t")
+        boxes = parse_json(content)
+        if boxes is None:
+            yield Skipped("bad_line", place, repr(line[:60]))
+        for box in objects(boxes):
+            yield row({"points": (), **box}, place, image)
+
+
+def _read_label_studio(listing: Listing, file: str) -> Iterator[Row | Skipped]:
+    is_json = ending(file) == "json"
+    tasks = enumerate(objects(load_json(listing, file)), 1) if is_json else table_records(listing, file)
+    for number, task in tasks:
+        data = task["data"] if isinstance(task.get("data"), dict) else task
+        paths = [unquote(value).split("?d=")[-1] for value in data.values() if isinstance(value, str)]
+        image = next((path for path in paths if ending(path) in IMAGE_ENDINGS), "?")
+        for region in _results(task) if "annotations" in task else _pairs(task):
+            yield row(region, f"{file}#{number}" if is_json else str(number), image)
+
+
+def _results(task: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the texts of the first annotation that counts, each with its box."""
+    annotations = [each for each in objects(task["annotations"]) if not each.get("was_cancelled")]
+    results = objects(annotations[0].get("result")) if annotations else []
+    return [
+        {**each, **value} for each in results for value in objects([each.get("value")]) if "text" in value
+    ]
+
+
+def _pairs(task: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the texts and boxes that Label Studio's smaller exports keep in two lists, in a table as JSON."""
+    lists = {
+        key: parse_json(value) for key, value in task.items() if isinstance(value, str) and value[:1] == "["
+    }
+    values = {**task, **lists}
+    texts = first_of(values, TEXT_KEYS)
+    texts = texts if isinstance(texts, list) else [texts]
+    boxes = next((each for each in map(objects, values.values()) if len(each) == len(texts)), [])
+    return [{**box, "text": text} for box, text in zip(boxes, texts, strict=False)]
+
+
+def _read_cvat(listing: Listing, file: str) -> Iterator[Row | Skipped]:
+    text = listing.text(file)
+    with reading(file):
+        if re.search("<!(DOCTYPE|ENTITY)", text):
+            raise ValueError("it has a document type or entities")
+        images = ElementTree.fromstring(text).findall("image")
+    for image in images:
+        name = image.get("name", "?")
+        for number, shape in enumerate(image, start=1):
+            texts = {each.get("name", "").casefold(): each.text for each in shape.findall("attribute")}
+            content = first_of(texts, (*TEXT_KEYS, *texts))
+            yield row({**shape.attrib, "text": content}, f"{file}: {name}#{number}", name)
+
+
+def _read_coco(listing: Listing, file: str) -> Iterator[Row | Skipped]:
+    for content in objects([load_json(listing, file)]):
+        # str: numbers could be chosen so that all have one hash
+        names = {str(each.get("id")): each.get("file_name") for each in objects(content.get("images"))}
+        for number, record in enumerate(objects(content.get("annotations")), start=1):
+            yield row(record, f"{file}#{number}", names.get(str(record.get("image_id")), "?"))
+
+
+def _read_labelme(listing: Listing, file: str) -> Iterator[Row | Skipped]:
+    for content in objects([load_json(listing, file)]):
+        shapes = objects(content.get("shapes"))
+        key = "description" if any(shape.get("description") for shape in shapes) else "label"
+        for number, shape in enumerate(shapes, start=1):
+            record = {"points": shape.get("points"), "text": shape.get(key)}
+            yield row(record, f"{file}#{number}", listing.image_beside[file])
+
+
+def _heads(listing: Listing, pattern: str, *endings: str) -> list[tuple[str, ...]]:
+    """Return the files whose beginning matches ``pattern``."""
+    match = re.compile(pattern, re.DOTALL).match
+    return [(file,) for file in listing.with_ending(*endings) if match(listing.head(file))]
+
+
+def _find_labelme(listing: Listing) -> list[tuple[str, ...]]:
+    files = listing.beside("json")
+    return [files] if any('"shapes"' in listing.head(file) for file in files[:20]) else []
+
+
+PAGE_FORMATS = {
+    "ppocrlabel": Format(
+        "PPOCRLabel's Label.txt: boxes of pages", partial(find_lists, pattern=PAGE), _read_pages
+    ),
+    "label_studio": Format(
+        "Label Studio: JSON, JSON-MIN or CSV",
+        lambda listing: _heads(listing, _LABEL_STUDIO, "json", "csv"),
+        _read_label_studio,
+    ),
+    "cvat": Format(
+        "CVAT for images 1.1: XML with the text in an attribute",
+        lambda listing: _heads(listing, ".*<annotations>", "xml"),
+        _read_cvat,
+    ),
+    "coco": Format(
+        "COCO: JSON with a text for each annotation",
+        lambda listing: _heads(listing, _COCO, "json"),
+        _read_coco,
+    ),
+    "labelme": Format("Labelme: a JSON file for each image", _find_labelme, _read_labelme),
+}

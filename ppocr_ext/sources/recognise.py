@@ -1,0 +1,325 @@
+"""Recognise how a folder of labelled images says its texts, and read it; no Paddle."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import chain, islice
+from pathlib import Path
+from typing import NamedTuple
+
+from ppocr_ext.errors import DataError
+from ppocr_ext.limits import MAX_LABEL_LINE_BYTES
+from ppocr_ext.messages import shortened
+from ppocr_ext.sources.line_formats import LINE_FORMATS, Format
+from ppocr_ext.sources.listing import IMAGE_ENDINGS, Listing, ending, finder, split_of, stem
+from ppocr_ext.sources.page_formats import PAGE_FORMATS, corners
+from ppocr_ext.sources.samples import FIXES, Row, Sample, Skipped, Source
+
+FORMATS: dict[str, Format] = {**LINE_FORMATS, **PAGE_FORMATS}
+_HEAD = 300  # entries of each label file that are compared with those of others
+_MOST_COMPARED = 200_000
+_ISSUE = re.compile(  # the name of a group is the reason
+    r"(?P<no_text>\A\s*\Z)|(?P<illegible>\A###\Z)|(?P<several_lines>[\r\n\x85\u2028\u2029])"
+    rf"|(?P<bad_text>[\t\ufffd\ud800-\udfff]|\A.{{{MAX_LABEL_LINE_BYTES // 8}}})",
+    re.DOTALL,
+)
+_BAD_PATH = re.compile(r"\A\[|[\t\r\n\ud800-\udfff]")
+_CROP = re.compile(r"(.+)_crop_\d+\.\w+")  # as PPOCRLabel names what it cuts from a page
+_EXPORT = "export from PPOCRLabel (Export Recognition Result), CVAT (CVAT for images) or Label Studio (JSON)"
+_LINES = "export images of lines with NAME.gt.txt, as eScriptorium does"
+_UNSUPPORTED = {  # of the path of a file, or of its beginning: what it is, and what to do
+    r"\.(zip|tar|tgz|gz|bz2|xz|7z|rar)$": ("an archive", "unpack it"),
+    r"\.(parquet|arrow)$": ("a binary table", "save it as an image folder with metadata.jsonl"),
+    r"\.(xlsx?|ods)$": ("a spreadsheet", "save it as CSV in UTF-8"),
+    r"\.(mat|h5|hdf5|tfrecord|pkl|npz)$": ("a binary file", "write images and lines `path<TAB>text`"),
+    r"(^|/)_annotations\.": ("Roboflow's export, which has boxes without text,", _EXPORT),
+    r"<tagset>|<imagelist>": ("SVT's or ICDAR 2003's XML", "write lines `path<TAB>text`"),
+    r'"utf8_string"|"imgToAnns"': ("COCO-Text or TextOCR", "write PPOCRLabel's Label.txt, or cut the words"),
+    r'"paragraphs"\s*:': ("HierText", "write PPOCRLabel's Label.txt, or cut the lines"),
+    r"\bregion_(shape_)?attributes\b": ("VIA's export", "write PPOCRLabel's Label.txt, or cut the lines"),
+    r'\A\s*\{\s*"source-ref"': ("a manifest of AWS Ground Truth", "write lines `path<TAB>text`"),
+    r"\A\[[^\t\n]*\]\t": ("a list with several images for a text", "write a line for each image"),
+    rf"(?m:^)\S+\.({'|'.join(IMAGE_ENDINGS)}) .*[^\d\s.,-]": (
+        "a list with a space behind the path",
+        "put a tab in its place",
+    ),
+    r"<PcGts\b": ("PAGE XML", _LINES),
+    r"<alto\b": ("ALTO XML", _LINES),
+    r"<annotation>": ("Pascal VOC, which has boxes without text,", _EXPORT),
+    r"(^|/)(data\.ya?ml|obj\.data|classes\.txt)$|\A-?[\d.]+([ ,]+-?[\d.]+){4}|\A\S+( -?[\d.]+){14}": (
+        "YOLO, or other boxes without text,",
+        _EXPORT,
+    ),
+}
+
+
+class _Reading(NamedTuple):
+    """Label files that can be read alone.
+
+    Attributes:
+        format: its name.
+        files: their paths.
+        samples: the first of them.
+        skipped: what stands between these.
+    """
+
+    format: str
+    files: tuple[str, ...]
+    samples: list[Sample]
+    skipped: list[Skipped]
+
+    @property
+    def has_crops(self) -> bool:
+        """Whether the first image was cut from a page by PPOCRLabel."""
+        return self.samples[0].group != "" and self.samples[0].box is None
+
+    def __str__(self) -> str:
+        return f"{shortened(self.files, 1)} ({self.format})"
+
+
+def recognise(
+    root: Path, *, format: str | None = None, labels: Sequence[str] = (), text_from_name: str | None = None
+) -> Source:
+    """Recognise the label files of a folder.
+
+    Args:
+        root: the folder of images and label files.
+        format: a key of ``FORMATS``, if several are possible.
+        labels: the label files to read, relative to the current folder or to ``root``; empty: all.
+        text_from_name: a regular expression that finds the text in the name of an image without its ending: the group
+            ``text``, else the first group, else all that matches. Label files are not read then.
+
+    Raises:
+        DataError: no label file is in a known format (``no_samples``, ``unsupported_data``), or label files contradict
+            each other (``ambiguous_data``); an argument or a file cannot be used.
+    """
+    if root.is_file() and (error := _unsupported([(root.name, root.name)])):
+        raise error
+    if format not in (None, *FORMATS):
+        message = f"--format {format}: there is no such format. Fix: choose one of {', '.join(FORMATS)}."
+        raise DataError(message, code="bad_value")
+    listing = Listing(root, labels)
+    formats = FORMATS if format is None else {format: FORMATS[format]}
+    formats = formats if text_from_name is None else {"file_names": _file_names(text_from_name)}
+    elsewhere: Counter[str] = Counter()
+    readings = []
+    for name, row in formats.items():
+        for files in row.find(listing):
+            entries = list(islice(_entries(listing, row, [files], elsewhere), _HEAD))
+            samples = [entry for entry in entries if isinstance(entry, Sample)]
+            skipped = [entry for entry in entries if isinstance(entry, Skipped)]
+            readings.append(_Reading(name, files, samples, skipped))
+    notes = [_why_unread(reading) for reading in readings if not reading.samples]
+    usable = [reading for reading in readings if reading.samples]
+    if not usable:
+        raise _nothing(listing, notes)
+    selection = _select(listing, usable, notes, bool(labels)) if len(usable) > 1 else usable
+    name = selection[0].format
+    groups = [reading.files for reading in selection]
+    read = partial(_entries, listing, formats[name], groups)
+    files = tuple(chain.from_iterable(groups))
+    if any(elsewhere[file] for file in files):
+        elsewhere.clear()
+        deque(read(elsewhere), maxlen=0)  # to the end
+        notes.append(f"Images found by file name, because their paths lead elsewhere: {elsewhere.total():,}.")
+    encodings = {listing.encodings.get(file, "utf-8-sig"): file for file in reversed(files)}
+    notes += [f"{file} is read as {each.upper()}." for each, file in encodings.items() if each != "utf-8-sig"]
+    return Source(name, listing.root, files, tuple(listing.images), tuple(notes), lambda: read(Counter()))
+
+
+def unlabelled(source: Source) -> tuple[int, tuple[str, ...]]:
+    """Return how many images of a folder are named by no label file and are no pages of cut lines, and the first 3."""
+    pairs = ((entry.image, entry.group if isinstance(entry, Sample) else "") for entry in source.read())
+    named = {name for image, group in pairs for name in (image, group.rpartition("/")[2])}
+    images = [image for image in source.images if image not in named and stem(image) not in named]
+    return len(images), tuple(images[:3])
+
+
+def _file_names(pattern: str) -> Format:
+    """Return the format of images whose names hold their texts."""
+    try:
+        expression = re.compile(pattern)
+    except re.error as error:
+        message = f"--text-from-name {pattern}: it is not a regular expression: {error}."
+        raise DataError(message, code="bad_value") from error
+    group = "text" if "text" in expression.groupindex else min(expression.groups, 1)
+
+    def read(listing: Listing, _: str) -> Iterator[Row | Skipped]:
+        for image in listing.images:
+            match = expression.search(stem(image))
+            path = f"{listing.root}/{image}"
+            yield (
+                Row(path, match[group] or "", image)
+                if match
+                else Skipped("name_differs", image, pattern, image)
+            )
+
+    return Format("names of images", lambda _: [("",)], read)
+
+
+def _entries(
+    listing: Listing, format: Format, groups: Sequence[tuple[str, ...]], elsewhere: Counter[str]
+) -> Iterator[Sample | Skipped]:
+    """Yield what label files say, an image with its text only once in each split.
+
+    Args:
+        listing: the data folder.
+        format: of the files.
+        groups: the files; of several in a group, each belongs to one image.
+        elsewhere: as of :func:`finder`.
+    """
+    seen: set[int] = set()
+    for file, alone in ((file, len(files) == 1) for files in groups for file in files):
+        split = split_of(file if alone else file.rpartition("/")[0])
+        rows = format.read(listing, file)
+        first = list(islice(rows, _HEAD))
+        find = finder(listing, file, elsewhere, (row.image for row in first if isinstance(row, Row)))
+        for row in chain(first, rows):
+            entry = row if isinstance(row, Skipped) else _entry(row, find, split)
+            if isinstance(entry, Sample):
+                key = f"{_place(entry)} {entry.text}"
+                if hash(f"{entry.split}:{key}") in seen:
+                    continue
+                # a list of all samples repeats those of the splits, but a sample in two splits is to be seen
+                seen.update((hash(f"{entry.split}:{key}"), hash(f":{key}")))
+            yield entry
+
+
+def _entry(row: Row, find: Callable[[str], str | None], split: str) -> Sample | Skipped:
+    image = row.image if row.stored else find(row.image)
+    if image is None:
+        return Skipped("missing_image", row.place, repr(row.image))
+    issue = _ISSUE.search(row.text)
+    if issue or _BAD_PATH.search(image):
+        return Skipped(str(issue.lastgroup) if issue else "bad_path", row.place, repr(row.text[:60]), image)
+    split = row.split or split or split_of(image.rpartition("/")[0])
+    if row.box is None:
+        crop = _CROP.fullmatch(image) if "_crop_" in image else None
+        return Sample(image, row.text, row.place, split, crop[1] if crop else "")
+    try:
+        return Sample(image, row.text, row.place, split, image, corners(row.box))
+    except (KeyError, TypeError, ValueError):
+        return Skipped("bad_box", row.place, repr(row.text[:60]), image)
+
+
+def _place(sample: Sample) -> str:
+    # a text, not a tuple: numbers could be chosen so that all have one hash
+    return sample.image if sample.box is None else f"{sample.image} {sample.box}"
+
+
+def _select(listing: Listing, usable: list[_Reading], notes: list[str], by_user: bool) -> list[_Reading]:
+    """Return the label files to read, all in one format, and add to ``notes`` why others are not read.
+
+    Files named by split come first, so a list of all samples that stands beside them is not read; copies in folders
+    below come last.
+
+    Args:
+        listing: the data folder.
+        usable: label files with samples.
+        notes: as of a :class:`Source`.
+        by_user: the user has named the files, so they may give an image different texts.
+
+    Raises:
+        DataError: label files contradict each other, or several formats are left.
+    """
+    selection: list[_Reading] = []
+    by_place: dict[str, tuple[_Reading, Sample]] = {}
+    copies: dict[str, str] = {}  # file name and text of an image -> its split
+    for reading in sorted(
+        usable,
+        key=lambda each: (
+            list(FORMATS).index(each.format),
+            not each.samples[0].split,
+            each.files[0].count("/"),
+        ),
+    ):
+        for sample in reading.samples:
+            other, same = by_place.get(_place(sample), (reading, sample))
+            if same.text != sample.text and not _in_two_splits(same.split, sample.split) and not by_user:
+                raise _ambiguous(listing, other, reading)
+        if all(
+            _copy(each) in copies and not _in_two_splits(copies[_copy(each)], each.split)
+            for each in reading.samples
+        ):
+            notes.append(f"{reading} is not read: other label files have the same texts.")
+        elif selection and reading.format == "ppocrlabel" and selection[0].has_crops:
+            notes.append(
+                f"{reading} is not read: its boxes are cut out. `--format ppocrlabel` reads the pages."
+            )
+        elif selection and reading.format != selection[0].format:
+            raise _ambiguous(listing, selection[0], reading)
+        else:
+            selection.append(reading)
+            entries = _entries(listing, FORMATS[reading.format], [reading.files], Counter())
+            for entry in islice(entries, max(0, _MOST_COMPARED - len(by_place))):
+                if isinstance(entry, Sample):
+                    by_place[_place(entry)] = (reading, entry)
+                    copies.setdefault(_copy(entry), entry.split)
+    return selection
+
+
+def _in_two_splits(one: str, other: str) -> bool:
+    return "" != one != other != ""
+
+
+def _copy(sample: Sample) -> str:
+    return f"{_place(sample).rpartition('/')[2]} {sample.text}"
+
+
+def _ambiguous(listing: Listing, one: _Reading, other: _Reading) -> DataError:
+    flags = [f"--format {each.format}" for each in (one, other)]
+    if one.format == other.format:
+        flags = [f"--labels {shlex.quote(each.files[0])}" for each in (one, other)]
+    examples = [
+        f"  {each}: " + "; ".join(f"{sample.image} {sample.text!r}" for sample in each.samples[:3])
+        for each in (one, other)
+    ]
+    message = f"{listing.root}: its texts can be read in two ways. Fix: give `{flags[0]}` or `{flags[1]}`."
+    return DataError("\n".join([message, *examples]), code="ambiguous_data")
+
+
+def _why_unread(reading: _Reading) -> str:
+    reasons = Counter(skipped.reason for skipped in reading.skipped)
+    counts = [f"{count} {reason}" for reason, count in reasons.items()] or ["no texts"]
+    first = [skipped.detail for skipped in reading.skipped[:3]]
+    return (
+        f"{reading} is not read: its first texts give no sample: {', '.join([*counts, *first])}. "
+        + "".join(FIXES[reason] for reason, _ in reasons.most_common(1))
+    )
+
+
+def _nothing(listing: Listing, notes: Sequence[str]) -> DataError:
+    """Return the error of a folder without samples."""
+    heads = [
+        (file, listing.head(file))
+        for file in listing.with_ending("csv", "json", "jsonl", "manifest", "txt", "xml")
+    ]
+    error = None if notes else _unsupported([*((file, file) for file in listing.files), *heads])
+    files = [*listing.images, *listing.files]
+    counts = ", ".join(f"{count:,} .{name}" for name, count in Counter(map(ending, files)).most_common(5))
+    message = (
+        f"{listing.root}: it has no texts of images (found {counts or 'no files'}: {shortened(files, 3)})."
+    )
+    lines = notes or [
+        *(f"  {file} begins with {head[:60]!r}." for file, head in heads[:3]),
+        *(f"  {name}: {row.description}" for name, row in FORMATS.items()),
+    ]
+    lines = [f"{message} Fix: add a label file, or give `--text-from-name`.", *lines]
+    return error or DataError("\n".join(lines), code="no_samples")
+
+
+def _unsupported(looks: Sequence[tuple[str, str]]) -> DataError | None:
+    """Return the error of the first file whose path or beginning shows a format that is not read.
+
+    Args:
+        looks: a file, with its path or with its beginning.
+    """
+    for pattern, (what, fix) in _UNSUPPORTED.items():
+        for file, look in looks:
+            if re.search(pattern, look, re.IGNORECASE):
+                return DataError(f"{file}: {what} is not read. Fix: {fix}.", code="unsupported_data")
+    return None

@@ -1,0 +1,103 @@
+"""The samples of a user's folder: an image, its text, and the place that says so; no Paddle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+Corner = tuple[float, float]  # x, y in pixels of the page
+Box = tuple[Corner, Corner, Corner, Corner]
+SPLITS = ("train", "val", "test")
+ILLEGIBLE = "###"  # PaddleOCR's and ICDAR's text of a box that nobody can read
+
+
+class Row(NamedTuple):
+    """What a label file says about one text, before its image is looked for.
+
+    Attributes:
+        image: the path as it stands in the file.
+        text: as the file has it, without the line end.
+        place: as of a :class:`Sample`.
+        split: what a column of the file says; empty: nothing.
+        box: the text on a page, as ``page_formats.corners`` takes it; None: the whole image.
+        stored: the image is in an LMDB, and ``image`` is its final name.
+    """
+
+    image: str
+    text: str
+    place: str
+    split: str = ""
+    box: Mapping[str, Any] | None = None
+    stored: bool = False
+
+
+class Sample(NamedTuple):
+    """One image of a text line with its text.
+
+    Attributes:
+        image: path relative to the data folder, with ``/``; of an LMDB ``FOLDER#12``, numbered from 1.
+        text: as the file has it, without the line end.
+        place: where the text stands, for messages: ``labels.csv:12``, ``labels.json#12`` for the 12th of a JSON file.
+        split: ``"train"``, ``"val"`` or ``"test"``, if the data say so; else empty.
+        group: what the image was cut from, such as a page; samples of a group stay in one split. Empty: not known.
+        box: four corners of the text on a page, clockwise from the top left one of the text; None: the whole image.
+    """
+
+    image: str
+    text: str
+    place: str
+    split: str = ""
+    group: str = ""
+    box: Box | None = None
+
+
+class Skipped(NamedTuple):
+    """A text or an image that gives no sample.
+
+    Attributes:
+        reason: a key of ``FIXES``.
+        place: file and line.
+        detail: what is wrong there.
+        image: its image relative to the data folder, if there is one; else empty.
+    """
+
+    reason: str
+    place: str
+    detail: str
+    image: str = ""
+
+
+FIXES: dict[str, str] = {  # reason -> what to do about it
+    "missing_image": "Paths are relative to the label file, its parent or the data folder; no link may lead out of it.",
+    "no_text": "Write the text of these images, or remove them.",
+    "illegible": "Nothing to do: text marked as illegible or difficult is left out.",
+    "bad_line": "Correct these lines.",
+    "bad_text": "Correct these texts: they hold a tab or characters that are not valid, or are very long.",
+    "bad_path": "Rename these images: a path must not begin with `[`, and not hold a tab or a line end.",
+    "several_lines": "A sample is one line of text: cut the image, or close a quote that is open in the table.",
+    "bad_box": "Draw these boxes again: four corners around one line of text.",
+    "name_differs": "The pattern for file names does not match these names.",
+}
+
+
+@dataclass(frozen=True)
+class Source:
+    """The label files of a folder in one format.
+
+    Attributes:
+        format: its name, a key of ``FORMATS``; ``"file_names"`` if the texts come from the names of the images.
+        root: the data folder.
+        files: the label files, relative to ``root``.
+        images: all images below ``root``, with a text or without.
+        notes: what a user should know, a sentence each, such as an encoding other than UTF-8.
+        read: yields all entries from the beginning, each time that it is called; memory does not grow with lines.
+    """
+
+    format: str
+    root: Path
+    files: tuple[str, ...]
+    images: tuple[str, ...]
+    notes: tuple[str, ...]
+    read: Callable[[], Iterator[Sample | Skipped]]

@@ -1,0 +1,346 @@
+"""Encodings, paths, several label files, formats that are not read, and files that were made to harm."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from error_codes import raises_code
+from folders import POLYGON, TEXTS, draw, images, page_line, quoted, tabs, write, write_json
+from test_recognise import crops, entries, pages, texts_of
+
+from ppocr_ext.errors import DataError
+from ppocr_ext.limits import MAX_RECORD_BYTES
+from ppocr_ext.sources import listing
+from ppocr_ext.sources.listing import split_of
+from ppocr_ext.sources.recognise import recognise, unlabelled
+
+CHINESE = {"a.jpg": "京A·12345", "b c.PNG": "文字识别", "中文/图 1.png": "深圳"}
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "gb18030"])
+@pytest.mark.parametrize("form", ["tsv", "csv", "json", "text_files"])
+def test_an_encoding_is_found(tmp_path: Path, form: str, encoding: str, end: str) -> None:
+    images(tmp_path, CHINESE)
+    contents = {
+        "tsv": {"标签.txt": tabs(CHINESE, end)},
+        "csv": {"l.csv": f"image,text{end}" + quoted(CHINESE).replace("\n", end)},
+        "json": {"l.json": json.dumps(CHINESE, ensure_ascii=False, indent=1)},
+        "text_files": {str(Path(image).with_suffix(".txt")): text + end for image, text in CHINESE.items()},
+    }
+    for name, content in contents[form].items():
+        write(tmp_path, name, content, encoding)
+    if form == "text_files" and encoding in ("utf-16-le", "utf-16-be"):
+        return  # nothing tells them in Chinese alone
+    source = recognise(tmp_path)
+    assert (source.format, texts_of(source)) == (form, CHINESE)
+    assert any(encoding[:6].upper() in note for note in source.notes) != encoding.startswith("utf-8")
+
+
+def test_a_broken_line_does_not_change_the_encoding(tmp_path: Path) -> None:
+    images(tmp_path, CHINESE)
+    (tmp_path / "l.txt").write_bytes(tabs(CHINESE).encode() + b"a.jpg\tx\xff\n")
+    samples, skipped = entries(recognise(tmp_path))
+    assert [sample.text for sample in samples] == list(CHINESE.values())
+    assert [(each.reason, each.place, each.image) for each in skipped] == [("bad_text", "l.txt:4", "a.jpg")]
+
+
+OTHERS = {
+    "cp1252": "Zürich café",
+    "cp1251": "кот и",
+    "cp932": "株式会社カタカナ",
+    "cp950": "統一編號 國立臺灣大學",
+}
+
+
+@pytest.mark.parametrize("name", ["l.txt", "l.csv", "a.txt"])
+@pytest.mark.parametrize("encoding", OTHERS)
+def test_another_encoding_is_refused(tmp_path: Path, encoding: str, name: str) -> None:
+    draw(tmp_path / "a.jpg")
+    text = OTHERS[encoding]
+    content = {"l.txt": f"a.jpg\t{text}\n", "l.csv": f"image,text\na.jpg,{text}\n", "a.txt": text}
+    write(tmp_path, name, content[name], encoding)
+    with raises_code(DataError, "bad_encoding", name):
+        recognise(tmp_path)
+
+
+def test_a_file_is_decided_as_a_whole_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "_BLOCK", 7)
+    images(tmp_path, CHINESE)
+    ascii_first = {f"gone{number}.jpg": "ASCII" for number in range(9)}
+    write(tmp_path, "l.txt", tabs(ascii_first | CHINESE), "gb18030")
+    assert texts_of(recognise(tmp_path)) == CHINESE
+
+
+def test_short_texts_beside_images_are_decided_together(tmp_path: Path) -> None:
+    texts = {
+        "1.png": "鲁A1",
+        "2.png": "A1",
+        "3.png": "京A1",
+        "4.png": "沪A1",
+    }  # 鲁 in GB18030 is valid UTF-8, too
+    images(tmp_path, texts)
+    for image, text in texts.items():
+        write(tmp_path, Path(image).with_suffix(".txt").name, text, "gb18030")
+    source = recognise(tmp_path)
+    assert texts_of(source) == texts
+    assert len(source.notes) == 1
+
+
+@pytest.mark.parametrize("other", ["val", "B"])
+@pytest.mark.parametrize("form", ["list", "beside"])
+def test_a_missing_image_is_not_that_of_another_folder(tmp_path: Path, form: str, other: str) -> None:
+    texts = {"train/1.png": "gone", "train/2.png": "A", f"{other}/1.png": "B", f"{other}/3.png": "C"}
+    images(tmp_path, [image for image in texts if texts[image] != "gone"])
+    for image, text in texts.items():
+        name = Path(image).name
+        file = f"labels-{Path(image).parts[0]}.txt" if form == "list" else f"{name[0]}.gt.txt"
+        with (tmp_path / Path(image).parent / file).open("a") as stream:
+            stream.write(f"{name}\t{text}\n" if form == "list" else text)
+    samples, skipped = entries(recognise(tmp_path))
+    assert {each.image: each.text for each in samples} == {i: t for i, t in texts.items() if t != "gone"}
+    assert [each.reason for each in skipped] == ["missing_image"]
+
+
+PATHS = {
+    "train/1.png": "train/1.png", "./train/1.png": "train/1.png", "list/../train/1.png": "train/1.png",
+    "train\\1.png": "train/1.png", "2.png": "list/2.png", "list/2.PNG": "list/2.png", "inner.png": "inner.png",
+    "DATA/train/1.png": "train/1.png", "{root}/train/1.png": "train/1.png", "/home/me/only.png": "other/only.png",
+    "C:\\Users\\me\\only.png": "other/only.png", "C:\\Users\\me\\train\\1.png": "train/1.png",
+    "/home/me/1.png": None,  # two of this name
+    "gone/only.png": None,  # not where it says, although other paths are right
+    "/etc/hostname": None, "../secret.png": None, "link.png": None, "folder_link/secret.png": None,
+    "x" * 5000: None, "a\0b.png": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_path_leads_to_an_image_of_the_folder(tmp_path: Path, path: str) -> None:
+    root = tmp_path / "DATA"
+    images(root, ["train/1.png", "val/1.png", "list/2.png", "other/only.png"])
+    draw(tmp_path / "secret.png")
+    (root / "link.png").symlink_to("../secret.png")
+    (root / "folder_link").symlink_to("..")
+    (root / "inner.png").symlink_to("train/1.png")
+    write(root, "list/l.txt", f"2.png\tfirst\n2.png\tsecond\n{path.replace('{root}', str(root))}\ttext\n")
+    samples, _ = entries(recognise(root, labels=[str(root / "list" / "l.txt")]))
+    assert {each.text: each.image for each in samples}.get("text") == PATHS[path]
+
+
+def test_images_found_by_name_are_counted(tmp_path: Path) -> None:
+    images(tmp_path, ["x/1.png", "x/2.png"])
+    write(tmp_path, "l.txt", "D:\\y\\1.png\tA\nD:\\y\\2.png\tB\nD:\\y\\3.png\tC\n")
+    source = recognise(tmp_path)
+    assert texts_of(source) == {"x/1.png": "A", "x/2.png": "B"}
+    assert [note.endswith(": 2.") for note in source.notes] == [True]
+
+
+def test_a_folder_of_ppocrlabel_may_have_another_name(tmp_path: Path) -> None:
+    pages(tmp_path)
+    (tmp_path / "F").rename(tmp_path / "renamed")
+    for root in (tmp_path, tmp_path / "renamed"):
+        samples, _ = entries(recognise(root))
+        assert [Path(each.image).name for each in samples] == ["1.jpg"]
+
+
+@pytest.mark.parametrize("name", ["a\tb.png", "[1].png", "a\nb.png"])
+def test_a_path_that_no_label_file_can_hold_is_skipped(tmp_path: Path, name: str) -> None:
+    images(tmp_path, ["1.png", name])
+    write_json(tmp_path, "labels.json", {name: "A", "1.png": "B"})
+    samples, skipped = entries(recognise(tmp_path))
+    assert [each.image for each in samples] == ["1.png"] and [each.reason for each in skipped] == ["bad_path"]
+
+
+def test_words_of_names_tell_the_split() -> None:
+    words = {"rec_gt_train.txt": "train", "training/1.png": "train", "l.VALID.txt": "val", "TestSet/x": "test",
+             "a/dev/b": "val", "train_val.txt": "", "trainers/x": "", "contest.txt": ""}  # fmt: skip
+    assert {name: split_of(name) for name in words} == words
+
+
+def test_crops_of_ppocrlabel_win_and_name_their_pages(tmp_path: Path) -> None:
+    crops(tmp_path)
+    source = recognise(tmp_path)
+    assert {each.group for each in entries(source)[0]} == {"F/crop_img/1"}
+    assert any("--format ppocrlabel" in note for note in source.notes)
+    assert texts_of(recognise(tmp_path, format="ppocrlabel")) == {"F/1.jpg": "one"}
+    assert unlabelled(source) == (2, ("F/2.jpg", "F/3.jpg"))
+
+
+def lists(root: Path, *files: tuple[str, dict[str, str]]) -> None:
+    images(root, TEXTS)
+    for name, texts in files:
+        write(root, name, tabs(texts) if name.endswith("txt") else "image,text\n" + quoted(texts))
+
+
+A, B, BAD = {"a.jpg": "A"}, {"b c.PNG": "B"}, {"a.jpg": "other"}
+CHOICES = {
+    "all of the splits": ([("train.txt", A), ("val.txt", B), ("all.txt", A | B)], ("train.txt", "val.txt")),
+    "the same": ([("l.csv", A), ("l.txt", A)], ("l.txt",)),
+    "an old list": ([("l.txt", A), ("old.txt", {"gone.jpg": "x"})], ("l.txt",)),
+    "a copy in a folder below": ([("l.txt", A), ("backup/l.txt", A)], ("l.txt",)),
+    "two parts": ([("1.txt", A), ("2.txt", B)], ("1.txt", "2.txt")),
+    "the same in two splits": ([("train.txt", A), ("val.txt", A)], ("train.txt", "val.txt")),
+    "an image in two splits": ([("train.txt", A), ("val.txt", BAD)], ("train.txt", "val.txt")),
+    "two lists that differ": ([("1.txt", A | B), ("2.txt", BAD)], None),
+    "two formats that differ": ([("l.csv", A), ("l.txt", BAD)], None),
+    "two formats of two parts": ([("l.csv", A), ("l.txt", B)], None),
+}
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_exactly_one_reading_results(tmp_path: Path, name: str) -> None:
+    files, chosen = CHOICES[name]
+    lists(tmp_path, *files)
+    if chosen:
+        source = recognise(tmp_path)
+        assert source.files == chosen
+        assert {each.split for each in entries(source)[0]} == {split_of(file) for file in chosen}
+        assert len(source.notes) == len(files) - len(chosen)
+        return
+    flag = "--labels" if files[0][0].endswith("txt") else "--format"
+    with raises_code(DataError, "ambiguous_data", flag, *(file for file, _ in files)):
+        recognise(tmp_path)
+    for file, texts in files:
+        assert texts_of(recognise(tmp_path, labels=[str(tmp_path / file)])) == texts
+
+
+def test_labels_name_the_files_that_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lists(tmp_path, ("predictions.txt", A), ("l.txt", BAD))
+    monkeypatch.chdir(tmp_path)
+    assert texts_of(recognise(Path(), labels=["predictions.txt"])) == A
+    with raises_code(DataError, "missing_file", "gone.txt"):
+        recognise(tmp_path, labels=["gone.txt"])
+
+
+def test_texts_in_names_need_a_pattern(tmp_path: Path) -> None:
+    images(tmp_path, ["京A1_0.png", "B2_1.PNG", "x.jpg"])
+    with raises_code(DataError, "no_samples", "2 .png", "x.jpg"):
+        recognise(tmp_path)
+    for pattern in (r"^(?P<text>[^_]+)_\d", r"^([^_]+)_\d", r"^[^_]+(?=_)"):
+        samples, skipped = entries(source := recognise(tmp_path, text_from_name=pattern))
+        assert {each.text for each in samples} == {"京A1", "B2"}
+        assert [(each.reason, each.image) for each in skipped] == [("name_differs", "x.jpg")]
+        assert unlabelled(source)[0] == 0
+    with raises_code(DataError, "bad_value"):
+        recognise(tmp_path, text_from_name="(")
+
+
+def test_images_without_text_and_texts_without_images_are_counted(tmp_path: Path) -> None:
+    lists(tmp_path, ("l.txt", A | {"1.jpg": "x", "2.jpg": "y"}))
+    source = recognise(tmp_path)
+    assert unlabelled(source) == (2, ("b c.PNG", "中文/图 1.png"))
+    assert Counter(each.reason for each in entries(source)[1]) == {"missing_image": 2}
+    shutil.rmtree(tmp_path / "中文")
+    (tmp_path / "a.jpg").unlink()
+    with raises_code(DataError, "no_samples", "3 missing_image", "l.txt", "a.jpg", "1.jpg"):
+        recognise(tmp_path)
+
+
+DEEP = "[" * 100_000
+NO_TEXT = '{"images": [{"id": 1, "file_name": "a.jpg"}], "annotations": [{"image_id": 1}]}'
+REFUSED: dict[str, list[tuple[str, str]]] = {
+    "unsupported_data": [
+        ("a.txt", "0 0.5 0.5 0.2 0.1\n1 0.1 0.2 0.3 0.4\n"),
+        ("labels/7.txt", "0 0.5 0.5 0.2 0.1\n"), ("classes.txt", "plate\n"), ("gt_a.txt", f"{POLYGON}\n"),
+        ("_annotations.csv", "filename,class,xmin\na.jpg,plate,1\n"),
+        ("_annotations.train.jsonl", '{"image": "a.jpg", "prefix": "", "suffix": "x"}\n'),
+        ("a.xml", '<?xml version="1.0"?><PcGts xmlns="x"></PcGts>'),
+        ("a.xml", '<?xml version="1.0"?>\n<alto xmlns="x"></alto>'),
+        ("a.xml", "<annotation><object><name>plate</name></object></annotation>"),
+        ("words.xml", "<tagset><image><imageName>a.jpg</imageName></image></tagset>"),
+        ("cocotext.v2.json", '{"cats": {}, "anns": {"1": {"utf8_string": "x", "image_id": 1}}}'),
+        ("train.jsonl", '{"info": {}, "annotations": [{"image_id": "a", "paragraphs": []}]}'),
+        ("via.csv", "filename,region_shape_attributes,region_attributes\n"),
+        ("output.manifest", '{"source-ref": "s3://b/a.jpg", "job": {}}\n'), ("train.txt", '["a.jpg", "b.jpg"]\tx\n'),
+        ("labels.txt", "a.jpg 12\na.jpg some words\n"), ("a.txt", "1 1 5 1 5 5 1 5 plate 0\n"),
+        ("a.txt", "plate 0.00 0 0.0 1 1 5 5 0 0 0 0 0 0 0\n"),
+        ("train.parquet", "PAR1"), ("data.ZIP", "PK"), ("labels.xlsx", "PK"),
+    ],
+    "no_samples": [
+        ("l.csv", "image,label,xmin,ymin\na.jpg,plate,1,2\n"),
+        ("l.csv", "id,name\n1,x\n"), ("imlist.txt", "a.jpg\nb.jpg\n"), ("keys.txt", "a\tb\n"), ("x.log", "a.jpg\tx\n"),
+        ("labels.json", '{"a.jpg": {"polygons": [[[0, 0]]], "img_dimensions": [4, 4]}}'),
+        ("a.txt", "a.jpg\t193\t168\t190\t57\tDF2332\n"), ("train.txt", "a.jpg 1,2,3,4,0\n"),
+        ("classes.json", '["a", "b"]'), ("l.json", NO_TEXT), ("l.jsonl", '{"image": "a.jpg", "class": 3}\n'),
+        ("l.json", '{"images": 3, "annotations": [1, {"image_id": [], "attributes": 2}]}'),
+        ("l.json", '[{"annotations": [{"result": [{"value": 1}, 2]}, 3], "data": 4}]'),
+        ("l.json", '[{"image": {}, "text": 1}, {"image": "a.jpg", "text": ["x", 3]}]'),
+        ("annotations.xml", "<annotations><track id='0'></track></annotations>"),
+    ],
+    "bad_content": [
+        ("a.xml", '<!DOCTYPE x [<!ENTITY a "aa">]><annotations>&a;</annotations>'),
+        ("a.xml", "\ufeff<!DOCTYPE x><annotations></annotations>"),  # in UTF-16
+        ("a.xml", "<annotations>"),
+        ("l.json", '[{"image": "a.jpg", "text": "x"}, ' + DEEP),
+        ("l.json", '{"a.jpg": "text"'), ("l.json", '[{"image": "a.jpg", "text": "x"},' + "1," * 10_000_000 + "1]"),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "each"), [(code, each) for code in REFUSED for each in REFUSED[code]])
+def test_other_files_are_no_label_files(tmp_path: Path, code: str, each: tuple[str, str]) -> None:
+    file, text = each
+    draw(tmp_path / "a.jpg")
+    write(tmp_path, file, text, "utf-16-le" if text.startswith("\ufeff") else "utf-8")
+    with raises_code(DataError, code, "Fix:", file):
+        recognise(tmp_path)
+
+
+@pytest.mark.parametrize("place", ["gone", "file.txt", "empty"])
+def test_a_place_without_data_is_named(tmp_path: Path, place: str) -> None:
+    (tmp_path / "file.txt").touch()
+    (tmp_path / "empty").mkdir()
+    with raises_code(DataError, "no_samples" if place == "empty" else "missing_folder", place):
+        recognise(tmp_path / place)
+    with raises_code(DataError, "bad_value", "csv_no_header"):
+        recognise(tmp_path, format="cvs")
+
+
+def test_a_deep_or_odd_line_of_pages_is_skipped(tmp_path: Path) -> None:
+    draw(tmp_path / "a.jpg")
+    far = 'a.jpg\t[{"transcription": "x", "points": [[1e999, 0], [2, 2]]}]'
+    odd = [f"a.jpg\t[{{{DEEP}", 'a.jpg\t[{"transcription": "x"}, 3]', far]
+    write(tmp_path, "Label.txt", page_line("a.jpg", ("one", False)) * 9 + "\n".join(odd))
+    samples, skipped = entries(recognise(tmp_path))
+    assert [each.text for each in samples] == ["one"]
+    assert [each.reason for each in skipped] == ["bad_line", "bad_box", "bad_box"]
+
+
+def test_a_long_line_is_skipped_and_a_page_may_be_long(tmp_path: Path) -> None:
+    draw(tmp_path / "a.jpg")
+    many = page_line("a.jpg", *((str(number), False) for number in range(2000)))
+    endless = "a.jpg\t[" + " " * (MAX_RECORD_BYTES + 9) + "]\n"
+    write(tmp_path, "Label.txt", many + endless + page_line("a.jpg", ("end", False)))
+    samples, skipped = entries(recognise(tmp_path))
+    assert len(many) > 1 << 16 and len(samples) == 2001 and samples[-1].place == "Label.txt:3"
+    assert [each.reason for each in skipped] == ["bad_line"]
+
+
+@pytest.mark.parametrize("special", ["pipe", "folder", "outside"])
+def test_only_regular_files_inside_are_opened(tmp_path: Path, special: str) -> None:
+    root = tmp_path / "data"
+    draw(root / "a.jpg")
+    draw(root / "b.jpg")
+    write(root, "l.txt", "a.jpg\tA\n")
+    write(tmp_path, "b.txt", "b.jpg\tB\n")
+    make = {"pipe": os.mkfifo, "folder": Path.mkdir, "outside": lambda path: path.symlink_to("../b.txt")}
+    for name in ("b.txt", "list.json", "x.xml"):
+        make[special](root / name)
+    assert texts_of(recognise(root)) == {"a.jpg": "A"}
+
+
+def test_a_path_is_looked_for_in_few_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 300
+    images(tmp_path, [f"{number}/same.png" for number in range(count)])
+    lines = (f"/x/same.png\t{number}\n0/same.png\t{number}\n" for number in range(count))
+    write(tmp_path, "l.txt", "".join(lines))
+    looks: list[str] = []
+    folded = listing._folded
+    monkeypatch.setattr(listing, "_folded", lambda text: looks.append(text) or folded(text))
+    assert len(entries(recognise(tmp_path))[0]) == count
+    assert len(looks) < 60 * count

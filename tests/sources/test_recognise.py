@@ -1,0 +1,260 @@
+"""Each format is recognised, and its neighbours are not taken for it; counts are exact."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from folders import POLYGON, TEXTS, draw, images, page_line, quoted, rows, tabs, write, write_json, write_lmdb
+
+from ppocr_ext.sources.recognise import FORMATS, recognise
+from ppocr_ext.sources.samples import FIXES, Sample, Skipped, Source
+
+
+class Case(NamedTuple):
+    format: str
+    draw: Callable[[Path], None]
+    texts: dict[str, str]  # image → text
+    skipped: dict[str, int] = {}
+    splits: dict[str, str] = {}  # image → split
+
+
+def entries(source: Source) -> tuple[list[Sample], list[Skipped]]:
+    everything = list(source.read())
+    assert everything == list(source.read())
+    samples = [entry for entry in everything if isinstance(entry, Sample)]
+    return samples, [entry for entry in everything if isinstance(entry, Skipped)]
+
+
+def texts_of(source: Source) -> dict[str, str]:
+    samples, _ = entries(source)
+    assert len({sample.image for sample in samples}) == len(samples)
+    return {sample.image: sample.text for sample in samples}
+
+
+def drawn(*files: tuple[str, str], names: Any = TEXTS) -> Callable[[Path], None]:
+    def make(root: Path) -> None:
+        images(root, names)
+        for name, text in files:
+            write(root, name, text)
+
+    return make
+
+
+def tab_case(root: Path) -> None:
+    """A list with everything that is skipped, in CRLF, beside files that are no label files."""
+    images(root, TEXTS)
+    draw(root / "grey.png", 1)
+    draw(root / "rgba.png", 4)
+    draw(root / "deep.tif", 3, np.uint16)
+    odd = {"grey.png": "", "rgba.png": "###", "deep.tif": "deep", "gone.png": "x", "a.jpg": TEXTS["a.jpg"]}
+    again = tabs({"a.jpg": TEXTS["a.jpg"]})
+    write(root, "labels.txt", tabs({**TEXTS, **odd}, "\r\n") + again + "no tab\r\n\r\n")
+    for name in ("dict.txt", "fileState.txt", "README.txt", "predictions.tsv", ".git/labels.txt"):
+        write(root, name, tabs(dict.fromkeys(TEXTS, "wrong")))
+
+
+SIZE = {"original_width": 96, "original_height": 48}
+PERCENT = {"x": 10, "y": 20, "width": 40, "height": 40, "rotation": 0}
+QUADRILATERAL = {"points": [[0, 0], [50, 0], [50, 50], [0, 50]], "text": ["two"]}
+
+
+def label_studio(root: Path) -> None:
+    images(root, ["0a1b2c3d-page 1.jpg", "page2.jpg"])
+    one = [{**SIZE, "value": {**PERCENT, **each}} for each in ({"labels": ["Text"]}, {"text": ["one"]})]
+    two = [{**SIZE, "value": QUADRILATERAL}]
+    pages = {"/data/upload/1/0a1b2c3d-page%201.jpg": one, "/data/local-files/?d=x/page2.jpg": two}
+    tasks = [{"annotations": [{"result": result}], "data": {"ocr": path}} for path, result in pages.items()]
+    write_json(root, "project-1.json", tasks)
+
+
+def label_studio_table(root: Path) -> None:
+    images(root, ["page1.jpg", "page2.jpg"])
+    box = {**SIZE, **PERCENT}
+    cells = [json.dumps([box, box | {"x": 50}]), '["one", "two"]', json.dumps([box]), "three"]
+    both = [each.replace('"', '""') for each in cells]
+    write(root, "export.csv", "annotation_id,bbox,id,ocr,transcription\n"
+          f'1,"{both[0]}",1,/data/upload/1/deadbeef-page1.jpg,"{both[1]}"\n'
+          f'2,"{both[2]}",2,/data/upload/1/deadbeef-page2.jpg,{both[3]}\n')  # fmt: skip
+
+
+def label_studio_min(root: Path) -> None:
+    images(root, ["page1.jpg", "page2.jpg"])
+    one = {"ocr": "/data/upload/1/deadbeef-page1.jpg", "bbox": [{**SIZE, **PERCENT}], "transcription": "one"}
+    two = {**one, "ocr": "page2.jpg", "bbox": 2 * one["bbox"], "transcription": ["a", "b"]}
+    write_json(root, "min.json", [one, two])
+
+
+CVAT = """<?xml version="1.0" encoding="utf-8"?><annotations><version>1.1</version>
+<image id="0" name="images/p.jpg" width="96" height="48">
+<box label="plate" xtl="10" ytl="10" xbr="50" ybr="30"><attribute name="number">AB &amp; C</attribute></box>
+<polygon label="plate" points="10,10;50,10;50,30;10,30"><attribute name="text">poly</attribute>
+<attribute name="color">red</attribute></polygon><tag label="page"><attribute name="text">whole</attribute></tag>
+<box label="plate" xtl="1" ytl="1" xbr="9" ybr="9"></box></image></annotations>"""
+
+COCO = {
+    "images": [{"id": 7, "file_name": "p.jpg"}],
+    "annotations": [
+        {"image_id": 7, "bbox": [10, 10, 40, 20], "text": "one", "category_id": 1},
+        {"image_id": 7, "bbox": [10, 10, 40, 20], "attributes": {"transcription": "two"}},
+        {"image_id": 8, "bbox": [1, 1, 5, 5], "text": "of no image"},
+        {"image_id": 7, "bbox": [10, 10, "wide", 20], "text": "bad"},
+    ],
+}
+SHAPES = [
+    {"label": "one", "points": [[10, 10], [50, 30]], "shape_type": "rectangle"},
+    {"label": "two", "points": [[10, 10], [50, 10], [50, 30], [10, 30]], "shape_type": "polygon"},
+]
+
+
+def lmdb_case(root: Path) -> None:
+    write_lmdb(root / "training" / "A", ["one", "###"])
+    write_lmdb(root / "validation", ["two"])
+
+
+def huggingface(root: Path) -> None:
+    for split in ("train", "validation", "test"):
+        draw(root / split / "1.png")
+        write_json(root, f"{split}/metadata.jsonl", {"file_name": "1.png", "text": split})
+
+
+def split_pages(root: Path) -> None:  # as PPOCRLabel's script writes them, on another machine
+    for split in ("train", "val"):
+        draw(root / "det" / split / f"{split}.jpg")
+        write(root, f"det/{split}.txt", page_line(f"/x/det/{split}/{split}.jpg", (split, False)))
+
+
+def pages(root: Path) -> None:
+    images(root, ["F/1.jpg", "F/2.jpg", "F/3.jpg"])
+    lines = page_line("F/1.jpg", ("one", False), ("###", False), ("hard", True)) + page_line("F/2.jpg")
+    write(root, "F/Label.txt", lines)
+    write(root, "F/Cache.cal", page_line("F/3.jpg", ("guess", False)))
+    write(root, "F/fileState.txt", "/x/F/1.jpg\t1\n")
+
+
+def crops(root: Path) -> None:
+    pages(root)
+    images(root, ["F/crop_img/1_crop_0.jpg", "F/crop_img/1_crop_1.jpg"])
+    write(root, "F/rec_gt.txt", tabs({"crop_img/1_crop_0.jpg": "one", "crop_img/1_crop_1.jpg": "two"}))
+
+
+def icdar2015(root: Path) -> None:
+    """The pages of both splits have the same names, and the texts stand in folders of their own."""
+    for split, gt in (("training", "ch4_training_gt"), ("test", "Challenge4_Test_Task1_GT")):
+        draw(root / f"ch4_{split}_images" / "img_1.jpg")
+        write(root, f"{gt}/gt_img_1.txt", f"\ufeff{POLYGON},a, {split}\r\n{POLYGON},###\r\n")
+
+
+NAMES = {f"{name}.png": name for name in ("one", "two")}
+WHOLE = dict(zip(TEXTS, ("one", "two", "three"), strict=True))
+AB = {"a.jpg": "A", "b c.PNG": "B"}
+AB_SPLITS = {"a.jpg": "train", "b c.PNG": "val"}
+DOCTR = {f"train/images/{name}": text for name, text in TEXTS.items()}
+HF = {f"{split}/1.png": split for split in ("train", "validation", "test")}
+ICDAR = {f"ch4_{split}_images/img_1.jpg": split for split in ("training", "test")}
+DET = {f"det/{split}/{split}.jpg": split for split in ("train", "val")}
+SHORT = {"training": "train", "validation": "val"}
+CASES = {
+    "tabs": Case("tsv", tab_case, {**TEXTS, "deep.tif": "deep"},
+        {"no_text": 1, "illegible": 1, "missing_image": 1, "bad_line": 1}),
+    "tabs, splits": Case("tsv", drawn(("rec_gt_train.txt", "a.jpg\tA\n"), ("rec_gt_val.txt", "b c.PNG\tB\n")),
+        AB, splits=AB_SPLITS),
+    "tabs, further columns": Case("tsv", drawn(("l.txt", "a.jpg\tA\t96\t48\nb c.PNG\tB\na.jpg\ta\ttab\n")), AB,
+        {"bad_line": 1}),
+    "csv": Case("csv", drawn(("l.csv", "image,text\n" + quoted(TEXTS))), TEXTS),
+    "csv, semicolon": Case("csv", drawn(("l.csv", "Filename;x;Words\n" + quoted(WHOLE, ";1;"))), WHOLE),
+    "csv, tabs": Case("csv", drawn(("l.tsv", "image_path\tplate_text\n" + tabs(WHOLE))), WHOLE),
+    "csv, splits": Case("csv", drawn(("l.csv", "file_name,label,split\na.jpg,A,Train\nb c.PNG,B,dev\n")),
+        AB, splits=AB_SPLITS),
+    "csv, spaces": Case("csv", drawn(("l.csv", 'image, text\na.jpg, "A, B"\n')), {"a.jpg": "A, B"}),
+    "csv, bad rows": Case("csv", drawn(("l.csv", 'image,text\na.jpg,"two\nlines"\nb c.PNG,x,y\na.jpg\na.jpg,A\n')),
+        {"a.jpg": "A"}, {"several_lines": 1, "bad_line": 1, "no_text": 1}),
+    "csv, no header": Case("csv_no_header", drawn(("l.csv", quoted(TEXTS))), TEXTS),
+    "csv, no quotes": Case("csv_no_header", drawn(("l.csv", tabs(WHOLE).replace("\t", ","))), WHOLE),
+    "words": Case("icdar_words", drawn(("gt.txt", rows(TEXTS, lambda i, t: i + ', "' + t.replace('"', '\\"') + '"'))),
+        TEXTS),
+    "json lines": Case("json_lines",
+        drawn(("l.jsonl", rows(TEXTS, lambda i, t: json.dumps({"image": i, "text": t})))), TEXTS),
+    "json lines, numbers": Case("json_lines", drawn(("l.jsonl", '{"image": "a.jpg", "text": 0}\n1\n')), {"a.jpg": "0"},
+        {"bad_line": 1}),
+    "hugging face": Case("json_lines", huggingface, HF, splits={image: SHORT.get(t, t) for image, t in HF.items()}),
+    "hugging face, csv": Case("csv", drawn(("train/metadata.csv", "file_name,text\n1.png,train\n"), names=HF),
+        {"train/1.png": "train"}, splits={"train/1.png": "train"}),
+    "doctr": Case("json", drawn(("train/labels.json", json.dumps(TEXTS)), names=DOCTR), DOCTR,
+        splits=dict.fromkeys(DOCTR, "train")),
+    "json array": Case("json",
+        drawn(("l.json", json.dumps([{"Path": i, "Label": t} for i, t in TEXTS.items()]))), TEXTS),
+    "text files": Case("text_files",
+        drawn(("one.txt", "one\r\n\f"), ("two.gt.txt", "two\n"), ("3.txt", "a\nb"), names=[*NAMES, "3.JPG"]),
+        NAMES, {"several_lines": 1}),
+    "pages": Case("ppocrlabel", pages, {"F/1.jpg": "one"}, {"illegible": 2}),
+    "pages, splits": Case("ppocrlabel", split_pages, DET, splits=DET),
+    "crops": Case("tsv", crops, {"F/crop_img/1_crop_0.jpg": "one", "F/crop_img/1_crop_1.jpg": "two"}),
+    "lmdb": Case("lmdb", lmdb_case, {"training/A#1": "one", "validation#1": "two"}, {"illegible": 1},
+        {"training/A#1": "train", "validation#1": "val"}),
+    "polygons": Case("icdar_polygons", icdar2015, {image: f"a, {split}" for image, split in ICDAR.items()},
+        {"illegible": 2}, {image: SHORT.get(split, split) for image, split in ICDAR.items()}),
+    "polygons beside": Case("icdar_polygons", drawn(("one.txt", f"{POLYGON},A\n{POLYGON},\n1,2\n"), names=NAMES),
+        {"one.png": "A"}, {"bad_line": 1, "no_text": 1}),
+    "polygons, scripts": Case("icdar_polygons", drawn(("one.txt", f"{POLYGON},Latin,A,B\n{POLYGON},None,###\n"),
+        names=NAMES), {"one.png": "A,B"}, {"illegible": 1}),
+    "boxes": Case("icdar_boxes", drawn(("one.txt", '9, 9, 50, 40, "A, "B""\r\n'), ("gt_two.txt", '9 9 50 40 "A"\n'),
+        names=NAMES), {"one.png": 'A, "B"', "two.png": "A"}),
+    "boxes of RCTW": Case("icdar_boxes", drawn(("one.txt", f'\ufeff{POLYGON},0,"A"\n{POLYGON},1,"###"\n'), names=NAMES),
+        {"one.png": "A"}, {"illegible": 1}),
+    "mjsynth": Case("mjsynth", drawn(("annotation_train.txt", "./1/115_Lube_45.jpg 45\n./1/2_GONE_3.jpg 3\n"),
+        ("lexicon.txt", "lube\n"), names=["1/115_Lube_45.jpg"]),
+        {"1/115_Lube_45.jpg": "Lube"}, {"missing_image": 1}, {"1/115_Lube_45.jpg": "train"}),
+}  # fmt: skip
+P = "p.jpg"
+DESCRIBED = [{**SHAPES[0], "description": "D"}, SHAPES[1]]
+PAGES = {
+    "label studio": ("label_studio", label_studio, [("0a1b2c3d-page 1.jpg", "one"), ("page2.jpg", "two")], {}),
+    "label studio, csv": ("label_studio", label_studio_table,
+        [("page1.jpg", "one"), ("page1.jpg", "two"), ("page2.jpg", "three")], {}),
+    "label studio, min": ("label_studio", label_studio_min,
+        [("page1.jpg", "one"), ("page2.jpg", "a"), ("page2.jpg", "b")], {}),
+    "cvat": ("cvat", drawn(("annotations.xml", CVAT), names=["images/p.jpg"]),
+        [("images/p.jpg", "AB & C"), ("images/p.jpg", "poly"), ("images/p.jpg", "whole")], {"no_text": 1}),
+    "coco": ("coco", drawn(("_x.json", json.dumps(COCO)), names=[P]), [(P, "one"), (P, "two")],
+        {"missing_image": 1, "bad_box": 1}),
+    "labelme": ("labelme", drawn(("p.json", json.dumps({"version": "5", "shapes": SHAPES})), names=[P]),
+        [(P, "one"), (P, "two")], {}),
+    "labelme, described": ("labelme", drawn(("p.json", json.dumps({"shapes": DESCRIBED})), names=[P]),
+        [(P, "D")], {"no_text": 1}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_format_is_recognised_and_read(tmp_path: Path, name: str) -> None:
+    case = CASES[name]
+    case.draw(tmp_path)
+    source = recognise(tmp_path)
+    samples, skipped = entries(source)
+    assert source.format == case.format
+    assert texts_of(source) == case.texts
+    assert Counter(each.reason for each in skipped) == case.skipped
+    assert {each.image: each.split for each in samples if each.split} == case.splits
+    assert all((tmp_path / file).is_file() for file in source.files)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_format_of_pages_is_recognised_and_read(tmp_path: Path, name: str) -> None:
+    format, make, texts, reasons = PAGES[name]
+    make(tmp_path)
+    source = recognise(tmp_path)
+    samples, skipped = entries(source)
+    assert source.format == format
+    assert [(each.image, each.text) for each in samples] == texts
+    assert Counter(each.reason for each in skipped) == reasons
+    assert all(each.group == (each.image if each.box else "") for each in samples)
+
+
+def test_every_format_and_reason_has_a_case() -> None:
+    assert {case.format for case in CASES.values()} | {case[0] for case in PAGES.values()} == set(FORMATS)
+    assert set(FIXES) >= {reason for case in CASES.values() for reason in case.skipped}

@@ -390,6 +390,17 @@ def visibility_issue(content: bytes, label: str, max_pixels: int = MAX_IMAGE_PIX
         pixels = decode_image(content, max_pixels)
     except ValueError:
         return None
+    return unseen_issue(pixels, content, label)
+
+
+def unseen_issue(pixels: Any, content: bytes, label: str) -> SampleIssue | None:
+    """Return :func:`visibility_issue` of an image that is decoded already.
+
+    Args:
+        pixels: uint8 [H, W, 3].
+        content: the encoded image.
+        label: its text.
+    """
     height, width = pixels.shape[:2]
     size = f"{width}×{height} pixels"
     if min(height, width) < _LEAST_SIDE:

@@ -1,0 +1,1 @@
+"""Describe labels and images before a training: counts, rare characters, doubtful text, duplicates; no Paddle."""

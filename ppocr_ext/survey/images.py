@@ -1,0 +1,307 @@
+"""Describe the images of a data set: sizes, unusable and doubtful ones, copies; no Paddle."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import cache, partial
+from itertools import islice
+from pathlib import Path
+from threading import Lock
+from typing import Any, NamedTuple
+
+from ppocr_ext.data.image_check import ImageFolder, content_issue
+from ppocr_ext.data.lmdb_sets import open_sets
+from ppocr_ext.data.preflight import UNSEEN_FIXES, unseen_issue
+from ppocr_ext.data.sample_rules import FIXES, SampleIssue
+from ppocr_ext.io.image_pixels import PNG, decode_image
+from ppocr_ext.sources.samples import Sample
+from ppocr_ext.survey.findings import Finding, Level, Spread, Tally, spread_of
+
+MOST = 20_000  # images that are looked at
+_BLOCK = 256  # images between two calls of `progress`
+_STEP = 0.1  # of its contrast: a smaller difference of neighbours counts as none
+_NEAR = 0.15  # share of the edges in which copies differ at most
+_NEAR_RATIO = 0.06  # relative difference of their aspect ratios
+_NEIGHBOURS = 8  # images of the same text and band that are compared with each one
+_KINDS = {"L": "grey", "LA": "grey with alpha", "1": "black and white", "P": "palette", "I;16": "16 bit"}
+Reader = Callable[[Sample], bytes | SampleIssue]
+
+# code -> level, message after "3 of 24 images", fix
+RULES: dict[str, tuple[Level, str, str]] = {
+    "missing_image": (
+        "warning",
+        "are missing",
+        "Correct the paths, or copy these images into the data folder.",
+    ),
+    "broken_image": ("warning", "cannot be decoded", FIXES["broken_image"]),
+    "too_many_pixels": ("warning", "have too many pixels", "Cut the text lines out of them."),
+    "outside_data_dir": ("warning", "are outside the data folder", "Copy them into it."),
+    "tiny_image": ("warning", "are too small to show a character", UNSEEN_FIXES["tiny_image"]),
+    "flat_image": ("warning", "have hardly any contrast, so nothing can be read", UNSEEN_FIXES["flat_image"]),
+    "tall_image": ("warning", "are tall, but have several characters", UNSEEN_FIXES["tall_image"]),
+    "copy_with_other_text": (
+        "warning",
+        "have the same pixels as an earlier one with another text",
+        "Keep the right text.",
+    ),
+    "copy_in_other_split": (
+        "warning",
+        "have the same pixels as one of another split, so the accuracy will be too high",
+        "Remove one of them, or let `--split` keep copies together.",
+    ),
+    "near_copy_in_other_split": (
+        "warning",
+        "are nearly the same as one of another split with the same text, so the accuracy will be too high",
+        "Remove one of them, or let `--split` keep copies together.",
+    ),
+    "copy": (
+        "note",
+        "have the same pixels and the same text as an earlier one",
+        "Remove them if they are not intended.",
+    ),
+    "near_copy": (
+        "note",
+        "are nearly the same as an earlier one with the same text",
+        "Remove them if they are not intended.",
+    ),
+}
+
+
+class _Look(NamedTuple):
+    """What remains of a usable image.
+
+    Attributes:
+        sample: whose image it is.
+        kind: how it is stored.
+        height, width: in pixels.
+        digest: of its pixels.
+        signature: where it becomes lighter and darker from left to right, uint8 [64].
+    """
+
+    sample: Sample
+    kind: str
+    height: int
+    width: int
+    digest: bytes
+    signature: Any
+
+
+@dataclass(frozen=True)
+class ImageReport:
+    """What the images of a data set are like.
+
+    Attributes:
+        samples: how many there are.
+        looked_at: how many images were read, spread evenly over them.
+        usable: of those; the others are counted by reason in ``findings``.
+        unusable: the names of the others.
+        heights, widths: of the usable ones, in pixels.
+        ratios: width divided by height.
+        stored: usable images by how they are stored, such as ``RGB``, ``grey``, ``RGBA``, ``16 bit``.
+        copies: image -> the earliest image that has the same pixels, or nearly so and the same text; these two
+            belong in one split. Parts of pages are left out.
+        findings: unusable and doubtful images, in the order of ``RULES``.
+    """
+
+    samples: int
+    looked_at: int
+    usable: int
+    unusable: frozenset[str]
+    heights: Spread
+    widths: Spread
+    ratios: Spread
+    stored: dict[str, int]
+    copies: dict[str, str]
+    findings: tuple[Finding, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {**asdict(self), "unusable": sorted(self.unusable)}
+
+
+def folder_reader(root: str | Path) -> Reader:
+    """Return the function that reads the whole image of a sample, a file or a record of an LMDB in ``root``.
+
+    It returns a :class:`SampleIssue` for an image that is missing, broken, too large or outside ``root``.
+    """
+    folder = ImageFolder(root, "header", allow_outside=False)
+    open_set = cache(lambda name: open_sets(Path(root) / name)[0])
+    one_thread = Lock()  # a transaction serves one thread at a time
+
+    def read(sample: Sample) -> bytes | SampleIssue:
+        name, _, number = sample.image.rpartition("#")
+        if sample.place != sample.image or not number.isdecimal():  # not in an LMDB
+            return folder.issue((sample.image,)) or folder.read(sample.image)
+        with one_thread:
+            content = open_set(name).image(int(number))
+        return content or SampleIssue("missing_image", f"{sample.image} is not there")
+
+    return read
+
+
+def survey_images(
+    samples: Iterable[Sample],
+    total: int,
+    read: Reader,
+    *,
+    most: int = MOST,
+    seed: int = 0,
+    threads: int = 2,
+    progress: Callable[[int], object] = lambda images: None,
+) -> ImageReport:
+    """Read and decode images once each, and describe them.
+
+    Args:
+        samples: all samples; they are read once, in their order.
+        total: how many there are.
+        read: returns the encoded image of a sample (if it has a box, of that alone), or why it cannot be used;
+            :func:`folder_reader` makes one. Threads call it.
+        most: images that are looked at.
+        seed: decides which, if there are more.
+        threads: that read and decode.
+        progress: is called with the number of images just looked at.
+    """
+    looks: list[_Look] = []
+    unusable: set[str] = set()
+    tally = Tally()
+    looked_at = 0
+    chosen = _spread(samples, total, most, seed)
+    with ThreadPoolExecutor(threads) as pool:
+        while block := list(islice(chosen, _BLOCK)):
+            for sample, (look, issue) in zip(block, pool.map(partial(_look, read), block), strict=True):
+                if issue is not None:
+                    tally.add(issue.reason, sample.place, issue.detail)
+                if look is not None:
+                    looks.append(look)
+                elif sample.box is None:  # of a page, the parts that fail are found when they are cut
+                    unusable.add(sample.image)
+            looked_at += len(block)
+            progress(len(block))
+    return ImageReport(
+        samples=total,
+        looked_at=looked_at,
+        usable=len(looks),
+        unusable=frozenset(unusable),
+        heights=spread_of(look.height for look in looks),
+        widths=spread_of(look.width for look in looks),
+        ratios=spread_of(look.width / look.height for look in looks),
+        stored=dict(Counter(look.kind for look in looks).most_common()),
+        copies=_compare(looks, tally),
+        findings=tuple(
+            tally.finding(code, level, looked_at, f"images {what}", fix)
+            for code, (level, what, fix) in RULES.items()
+            if tally.counts[code]
+        ),
+    )
+
+
+def _spread(samples: Iterable[Sample], total: int, most: int, seed: int) -> Iterator[Sample]:
+    """Return at most ``most`` samples, about one of each part of the same length."""
+    import numpy as np
+
+    if total <= most:
+        return iter(samples)
+    parts = np.arange(most) + np.random.default_rng(seed).random(most)
+    chosen = set((parts * (total / most)).astype(int).tolist())
+    return (sample for number, sample in enumerate(samples) if number in chosen)
+
+
+def _look(read: Reader, sample: Sample) -> tuple[_Look | None, SampleIssue | None]:
+    """Read, decode and measure an image; return what is doubtful in it, too, and no measures if it is unusable."""
+    content = read(sample)
+    if isinstance(content, SampleIssue):
+        return None, content
+    try:
+        pixels = decode_image(content)
+    except ValueError as error:
+        return None, content_issue(content, sample.image, "decode") or SampleIssue("broken_image", str(error))
+    height, width = pixels.shape[:2]
+    digest = hashlib.blake2b(pixels, digest_size=16, person=b"%d" % width).digest()
+    look = _Look(sample, _stored(content), height, width, digest, _signature(pixels))
+    return look, unseen_issue(pixels, content, sample.text)
+
+
+def _stored(content: bytes) -> str:
+    """Return how an image is stored, in words or as Pillow's mode."""
+    from PIL import Image
+
+    if content.startswith(PNG) and content[24] == 16:  # Pillow does not tell for colours
+        return "16 bit"
+    try:
+        with Image.open(io.BytesIO(content)) as image:
+            return _KINDS.get(image.mode, image.mode)
+    except Exception:  # a format that OpenCV reads and Pillow does not
+        return "other"
+
+
+def _signature(pixels: Any) -> Any:
+    """Return what a copy keeps that is encoded again, resized, lighter or darker: uint8 [64].
+
+    512 bits: the image is squeezed to 8 rows of 33 pixels; a bit says if a pixel is clearly lighter than its left
+    neighbour, another one if it is clearly darker.
+    """
+    import cv2
+    import numpy as np
+
+    grey = cv2.cvtColor(pixels, cv2.COLOR_BGR2GRAY)
+    small = cv2.resize(grey, (33, 8), interpolation=cv2.INTER_AREA).astype(np.int16)
+    step = max(2.0, _STEP * float(small.max() - small.min()))
+    rise = np.diff(small, axis=1)
+    return np.packbits(np.stack([rise > step, rise < -step]))
+
+
+def _compare(looks: list[_Look], tally: Tally) -> dict[str, str]:
+    """Count the copies among images; return image -> the earliest image that it is a copy of."""
+    first: dict[bytes, int] = {}
+    earlier = {at: first.setdefault(look.digest, at) for at, look in enumerate(looks)}
+    single = [at for at, other in earlier.items() if at == other and looks[at].signature.any()]
+    near = {single[b]: single[a] for a, b in reversed(_near_pairs([looks[at] for at in single]))}
+    copies = {}
+    for at, other in sorted((earlier | near).items()):
+        look, origin = looks[at].sample, looks[other].sample
+        if at == other or (look.image, look.box, look.split) == (origin.image, origin.box, origin.split):
+            continue
+        code = "near_copy" if at in near else "copy"
+        if look.text != origin.text:
+            code = "copy_with_other_text"
+        elif look.split != origin.split:
+            code = f"{code}_in_other_split"
+        tally.add(code, look.place, f"{look.image} and {origin.image} ({origin.place})")
+        if look.box is None and origin.box is None:  # pages of one form have the same words
+            copies[look.image] = origin.image
+    return copies
+
+
+def _near_pairs(looks: list[_Look]) -> list[tuple[int, int]]:
+    """Return pairs (earlier, later) of images of the same text with nearly the same signature, in order.
+
+    A text that differs in one character may look more alike than a copy that is encoded again, so only images of the
+    same text are compared: those of which one of 16 bands of the signature is equal, and few with each. So the time
+    grows with the images, not with their pairs.
+    """
+    import numpy as np
+
+    if len(looks) < 2:
+        return []
+    texts = np.array([hash(look.sample.text) for look in looks])
+    ratios = np.array([look.width / look.height for look in looks])
+    signatures = np.stack([look.signature for look in looks])
+    weights = np.unpackbits(signatures, axis=1).sum(axis=1)
+    pairs: set[tuple[int, int]] = set()
+    for band in signatures.view(np.uint32).T:
+        order = np.lexsort((band, texts))  # stable: the earlier image first
+        for step in range(1, _NEIGHBOURS + 1):
+            one, other = order[:-step], order[step:]
+            same = (texts[one] == texts[other]) & (band[one] == band[other])
+            one, other = one[same], other[same]
+            differ = np.unpackbits(signatures[one] ^ signatures[other], axis=1).sum(axis=1)
+            close = (differ <= _NEAR * weights[one]) & (
+                np.abs(ratios[one] / ratios[other] - 1) <= _NEAR_RATIO
+            )
+            pairs.update(zip(one[close].tolist(), other[close].tolist(), strict=True))
+    return sorted(pairs)

@@ -198,8 +198,12 @@ def run_command(name: str, checkpoint: Path, host: str | None) -> str:
 
 def setting(key: str, value: str | Path) -> str:
     """Return ``KEY=VALUE`` for ``-o``, quoted so that YAML reads the same text back."""
+    return f"{key}={yaml_text(str(value))}"
+
+
+def yaml_text(text: str) -> str:
+    """Return ``text`` on one line of YAML, in quotes unless it is read back as it is."""
     import yaml  # the command line starts faster without it
 
-    text = str(value)
     plain = re.fullmatch(r"[A-Za-z_./~][\w./~ -]*[\w]", text) is not None and yaml.safe_load(text) == text
-    return f"{key}={text if plain else json.dumps(text, ensure_ascii=False)}"
+    return text if plain else json.dumps(text, ensure_ascii=False)

@@ -37,6 +37,7 @@ FAILED = 2  # exit code of an error
 # Name and description of each command. Its module has that name, and is imported only when the command runs.
 COMMANDS = {
     "quickstart": "train a teacher, a student and a distilled student, and print a table of results",
+    "init": "look at a folder of labelled images, and write a config that is ready to train",
     "sanity": "learn one batch by heart, head by head, before a long training",
     "train": "train or distil a recogniser",
     "tune": "search for better settings by many short trainings",

@@ -17,7 +17,7 @@ from ppocr_ext.cli.options import add_number
 from ppocr_ext.config.global_keys import ValueRule
 from ppocr_ext.errors import DataError
 from ppocr_ext.limits import usable_cores
-from ppocr_ext.messages import for_people
+from ppocr_ext.messages import command_line, for_people
 from ppocr_ext.synth.captcha import LIBRARY_FONT_SIZES, CaptchaOptions, CaptchaSource
 from ppocr_ext.synth.dataset_folder import DatasetFolder, make_folder
 from ppocr_ext.synth.lines.corpus import CorpusTexts
@@ -38,8 +38,7 @@ DIR then holds
 The same parameters give the same files, with any number of processes. If files are missing, run the
 command again: it draws them. A DIR that holds something else is not changed.
 
-To train on it: -o Train.dataset.data_dir=DIR Train.dataset.label_file_list=[DIR/train_list.txt]
-  Eval.dataset.data_dir=DIR Eval.dataset.label_file_list=[DIR/val_list.txt] Global.character_dict_path=DIR/dict.txt
+To train on it: ppocr-ext init DIR
 """
 _LINES = "lines of text with your fonts, from a corpus or from random characters"
 _LINE_EXAMPLES = """\
@@ -128,6 +127,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(f"all {found:,} images exist; nothing to do")
     print(f"{args.out}: train_list.txt, val_list.txt, dict.txt; look at {args.out / 'samples.png'}")
+    print(f"to train on it: {command_line('init', args.out)}")
     return 0
 
 

@@ -36,7 +36,7 @@ from ppocr_ext.host.complete import (
     quiet_signals,
 )
 from ppocr_ext.host.locate import Location, locate_host
-from ppocr_ext.io.resources import find_dictionary
+from ppocr_ext.io.resources import find_file
 from ppocr_ext.messages import LOG
 from ppocr_ext.registry import BY_KIND
 
@@ -150,10 +150,7 @@ class Host:
 
     def find_file(self, path: str | Path) -> Path | None:
         """Return the file ``path`` in the current folder, the host's folder or our dictionaries; None without it."""
-        for candidate in (Path(path), self.root / path, find_dictionary(path)):
-            if candidate is not None and candidate.is_file():
-                return candidate.resolve()
-        return None
+        return find_file(path, self.root)
 
     def set_seed(self, seed: int) -> None:
         """Seed Python's, numpy's and Paddle's generators as the host does."""

@@ -84,6 +84,12 @@ def find_dictionary(path: str | Path) -> Path | None:
     return shipped if file.parts[:-1] == DICTIONARY_FOLDER and shipped.is_file() else None
 
 
+def find_file(path: str | Path, host_root: Path) -> Path | None:
+    """Return a file of the current folder, else of the host's folder, else a shipped dictionary; else None."""
+    candidates = (Path(path), host_root / path, find_dictionary(path))
+    return next((each.resolve() for each in candidates if each is not None and each.is_file()), None)
+
+
 def shipped_dictionaries() -> dict[str, str]:
     """Return the paths for :func:`find_dictionary` of all shipped dictionaries, by their names."""
     names = (each.name for each in (_PACKAGE / "dictionaries").glob("*.txt"))

@@ -80,11 +80,10 @@ class DryBatch:
     def is_uniform(self) -> bool:
         """True if the pixels of each column hardly differ, as after a second division by 255, but are not all equal."""
         images = images_of(self.entries)
-        return (
-            isinstance(images, paddle.Tensor)
-            and images.ndim == 4
-            and 0 < float(images.astype("float32").std(axis=2).max()) < _LEAST_SPREAD
-        )
+        if not isinstance(images, paddle.Tensor) or images.ndim != 4:
+            return False
+        # NumPy's: Paddle's `std` mixes types, and warns of it on standard error
+        return 0 < float(images.numpy().astype("float32").std(axis=2, ddof=1).max()) < _LEAST_SPREAD
 
     def texts_of(
         self, charset: Charset, head: str, place: int, length: int | None = None

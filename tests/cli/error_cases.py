@@ -252,6 +252,47 @@ DATA = group(
 )
 
 
+# A folder for `init`
+
+
+def folder(name: str, *words: str, **files: str) -> Arrange:
+    """Call `init` on a folder with two images and other files; ``_txt`` in a name stands for ``.txt``."""
+
+    def arrange(bench: Bench) -> list[str]:
+        for image in ("a.png", "b.png"):
+            bench.write(f"{name}/{image}", (bench.folder / "data" / "train00.png").read_bytes())
+        for file, text in files.items():
+            bench.write(f"{name}/{file.replace('_', '.')}", text)
+        return ["init", name, *words]
+
+    return arrange
+
+
+FOLDER = group(
+    "A folder for `init`",
+    case("No texts", folder("photos"), "photos", "--text-from-name"),
+    case(
+        "Boxes without texts",
+        folder("yolo", a_txt="0 0.5 0.5 0.1 0.2\n", b_txt="0 0.5 0.5 0.1 0.2\n"),
+        "YOLO",
+    ),
+    case(
+        "Two lists with other texts",
+        folder("both", list_txt="a.png\tone\n", more_csv="image,text\na.png,two\n"),
+        "--format tsv",
+        "--format csv",
+    ),
+    case("Too few samples", folder("few", list_txt="a.png\tone\nb.png\ttwo\n"), "2 samples"),
+    case(
+        "Characters that no label has",
+        call("init data --labels data/train.txt --characters xyz"),
+        "--characters",
+    ),
+    case("A base that is no run", call("init data --labels data/train.txt --base nothing"), "nothing"),
+    case("A folder that is there already", call("init data --labels data/train.txt --out data"), "--force"),
+)
+
+
 # LMDB
 
 
@@ -571,4 +612,4 @@ EXPORT = group(
     ),
 )
 
-GROUPS = (CONFIGURATION, DATA, LMDB, DICTIONARY, WEIGHTS, READING, CENTERS, EXPORT, RUNNING)
+GROUPS = (CONFIGURATION, DATA, FOLDER, LMDB, DICTIONARY, WEIGHTS, READING, CENTERS, EXPORT, RUNNING)

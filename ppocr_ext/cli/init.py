@@ -1,0 +1,144 @@
+"""``ppocr-ext init``: from a folder of labelled images to a config that is ready to train."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from ppocr_ext.cli.options import add_host_argument
+from ppocr_ext.io.atomic import write_text
+from ppocr_ext.messages import LOG, for_people
+
+EPILOG = """\
+examples:
+  ppocr-ext init photos                             look at photos/, and write my/config.yml
+  ppocr-ext init photos --dry                       only look; nothing is written
+  ppocr-ext init photos --base output/run           begin with a run of yours: says how much of val it reads already
+  ppocr-ext init photos --base PP-OCRv5_mobile_rec  the same with official weights (ppocr-ext weights get NAME)
+  ppocr-ext init photos --out student --distill my/run small    a small student, taught by the run my/run
+
+DATA is a folder with images and their texts, as labelling tools and datasets write it: PPOCRLabel, CSV, JSON lines,
+Hugging Face, docTR, ICDAR, MJSynth, Label Studio, CVAT, COCO, Labelme, an LMDB, image<TAB>text, or a text file beside
+each image. Its files are only read. The folder of --out then holds
+  config.yml               a few lines over a shipped base; change what you like
+  train.txt, val.txt       the samples, split by page, folder or image; --split makes a split anew
+  mixed.txt                what trains from nothing: your lines, and drawn ones
+  dict.txt                 the characters, if they are not those of the base
+  general.txt              drawn lines that the base reads, to see what a training forgets
+  doubtful.tsv             labels that the base does not believe, the worst first
+  look.png, init.html      what the network will see, and everything that was found
+  crops/, drawn/, general/ images cut out of pages, and drawn lines
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    add = parser.add_argument
+    add("data", type=Path, metavar="DATA", help="folder with images and their texts")
+    add("--out", type=Path, default=Path("my"), metavar="DIR", help="folder to write to (my)")
+    add("--base", metavar="NAME", help="official weights, a run or a checkpoint to begin with")
+    add(
+        "--distill",
+        nargs=2,
+        metavar=("TEACHER", "STUDENT"),
+        help="teach a student; each as for --base, or `small` for the student",
+    )
+    add(
+        "--general",
+        type=Path,
+        metavar="LIST",
+        help="label file that must still be read (default: drawn lines)",
+    )
+    add("--characters", metavar="TEXT", help="read only these, such as 0-9A-Z")
+    add("--format", metavar="NAME", help="of DATA, if it can be read in several ways")
+    add(
+        "--labels", nargs="+", default=(), metavar="FILE", help="label files in DATA, if there are others too"
+    )
+    add(
+        "--text-from-name",
+        metavar="REGEX",
+        help="the text is in the names of the images, e.g. '^([A-Z0-9]+)_'",
+    )
+    add("--split", action="store_true", help="split anew, also if DATA is split")
+    add("--test", action="store_true", help="also take a part for a test, which no training sees")
+    add("--seed", type=int, default=1, metavar="N", help="of the split and of what is drawn (1)")
+    add("--force", action="store_true", help="write the files anew if DIR is there")
+    add("--dry", action="store_true", help="only look and decide; write nothing")
+    add("--json", action="store_true", help="print the result as JSON; all else goes to standard error")
+    add_host_argument(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command; return the exit code."""
+    from ppocr_ext.charset import characters_in
+    from ppocr_ext.first_run.inspect import inspect_source
+    from ppocr_ext.first_run.report import (
+        decision_lines,
+        finding_lines,
+        next_commands,
+        page_text,
+        result_lines,
+        source_lines,
+    )
+    from ppocr_ext.first_run.writing import require_free, write_first_run
+    from ppocr_ext.sources.listing import RECORD
+    from ppocr_ext.sources.recognise import recognise
+
+    def say(lines: Iterable[str]) -> None:
+        for line in lines:
+            print(for_people(line), file=sys.stderr if args.json else sys.stdout, flush=True)
+
+    if not args.dry and not args.force:
+        require_free(args.out)
+    source = recognise(args.data, format=args.format, labels=args.labels, text_from_name=args.text_from_name)
+    say(source_lines(source))
+    inspection = inspect_source(
+        source,
+        args.out,
+        base=args.base,
+        distill=args.distill,
+        general=args.general,
+        characters=None if args.characters is None else characters_in(args.characters),
+        redo_split=args.split,
+        test=args.test,
+        seed=args.seed,
+    )
+    say((*finding_lines(inspection), "decisions:", *decision_lines(inspection)))
+    content = inspection.to_json()
+    if args.dry:
+        say(["nothing was written (--dry)"])
+    else:
+        files = write_first_run(inspection, args.again)
+        from ppocr_ext.host.complete import import_paddle
+
+        import_paddle()
+        from ppocr_ext.first_run.trial import try_config
+        from ppocr_ext.host import open_host
+        from ppocr_ext.run.logs import quiet_host
+
+        quiet_host(open_host(args.host).logger)
+        level = LOG.level
+        LOG.setLevel(logging.WARNING)  # the result says what evaluations log
+        try:
+            trial = try_config(inspection, files, args.host)
+        finally:
+            LOG.setLevel(level)
+        commands = next_commands(inspection, files)
+        say(result_lines(inspection, files, trial))
+        content |= {
+            "written": files.counts,
+            "left_out": files.left_out,
+            "before_training": trial.numbers,
+            "commands": commands,
+        }
+        content["notes"] += [*files.notes, *filter(None, [trial.note])]
+        write_text(args.out / "init.html", page_text(inspection, files, trial))
+        write_text(args.out / RECORD, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+        say([f"page: {args.out / 'init.html'}", "next:", *(f"  {each}" for each in commands)])
+    if args.json:
+        print(json.dumps(content, indent=1, ensure_ascii=False))
+    return 0

@@ -1,0 +1,206 @@
+"""The network that a first run begins with: a run of the user's, official weights, or a small network from nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ppocr_ext.charset import Charset
+from ppocr_ext.checkpoint.official_weights import OfficialWeights, is_official, official, table
+from ppocr_ext.config import Config, load, resolve_charset
+from ppocr_ext.errors import DataError, PPOCRExtError
+from ppocr_ext.host.locate import locate_host
+from ppocr_ext.io.resources import config_root, find_config, find_file
+from ppocr_ext.limits import read_text
+from ppocr_ext.messages import setting
+
+_SINGLE = "configs/quickstart/single.yml"
+_DISTILL = "configs/lines/distill.yml"
+_NEWEST = ("v5", "v4", "v3", "v2")  # generations of PP-OCR with weights and a published dictionary
+_OTHER_CONFIGS = {"ch_SVTRv2_rec": "svtrv2/teacher.yml", "ch_RepSVTR_rec": "svtrv2/student.yml"}
+
+
+@dataclass(frozen=True)
+class Base:
+    """What a first run is laid over.
+
+    Attributes:
+        name: for messages.
+        files: ``_BASE_`` of the config that is written.
+        config: as it is loaded, of one recogniser or of a distillation.
+        weights: ``Global.pretrained_model``; None: from nothing, or each sub-model has its own.
+        charset: the dictionary of the weights; None: from nothing.
+        network: the section ``Architecture``, if no file has it.
+        missing: official weights that are not on this machine.
+    """
+
+    name: str
+    files: tuple[str, ...]
+    config: Config
+    weights: str | None = None
+    charset: Charset | None = None
+    network: Mapping[str, Any] | None = None
+    missing: tuple[str, ...] = ()
+
+    @property
+    def is_distillation(self) -> bool:
+        """True for a teacher and a student."""
+        return self.config.at("Architecture.Models", None) is not None
+
+    @property
+    def is_from_nothing(self) -> bool:
+        """True if what is trained has no weights."""
+        student = "Architecture.Models.Student.pretrained"
+        return (self.config.at(student, None) if self.is_distillation else self.weights) is None
+
+
+def small_base(file: str = "teacher.yml", size: str = "0.85 M") -> Base:
+    """Return the network of a file in ``configs/lines``, as large as one of the quickstart's, without weights."""
+    name = f"configs/lines/{file}"
+    return Base(f"a small SVTRv2 of {size} parameters, from nothing", (name,), load(find_config(name)))
+
+
+def open_base(name: str, out: Path) -> Base:
+    """Return the base that ``--base`` names.
+
+    Args:
+        name: of official weights, the folder of a run, or a checkpoint beside the ``config.yml`` of its run.
+        out: the folder of the config that is written.
+
+    Raises:
+        PPOCRExtError: there is nothing of this name, or it cannot be used.
+    """
+    if is_official(name):
+        return _official_base(official(name))
+    from ppocr_ext.run.recogniser import recogniser_config, single_recogniser  # imports Paddle
+
+    path = Path(name)
+    folder = path if path.is_dir() else path.parent
+    prefix = name.removesuffix(".pdparams")
+    if not path.is_dir() and not (Path(f"{prefix}.pdparams").is_file() and (folder / "config.yml").is_file()):
+        raise DataError(
+            f"{name}: neither official weights, nor a run, nor a checkpoint with the config.yml of its run beside it. "
+            "Fix: give the folder of a run, or a name of `ppocr-ext weights list`.",
+            code="no_run",
+        )
+    config = recogniser_config(folder, [] if path.is_dir() else [setting("Global.checkpoints", prefix)])
+    single, sub_model = single_recogniser(config, None)
+    weights = str(single.at("Global.checkpoints", None) or single.at("Global.pretrained_model"))
+    charset = resolve_charset(config, _find_file)
+    if sub_model is None:
+        files = (os.path.relpath((folder / "config.yml").resolve(), out.resolve()),)
+        return Base(f"the run {name}", files, config, weights, charset)
+    network = _plain_network(single.at("Architecture"))
+    joined = load(find_config(_SINGLE)).with_values({"Architecture": network, **_from_run(config)})
+    return Base(f"{sub_model} of the run {name}", (_SINGLE,), joined, weights, charset, network)
+
+
+def open_distillation(teacher: str, student: str, out: Path) -> Base:
+    """Return the base that ``--distill TEACHER STUDENT`` names.
+
+    Args:
+        teacher: as ``name`` of :func:`open_base`.
+        student: the same, or ``"small"`` for a small network from nothing.
+        out: the folder of the config that is written.
+
+    Raises:
+        PPOCRExtError: one of them cannot be used.
+    """
+    taught = small_base("student.yml", "0.32 M") if student == "small" else open_base(student, out)
+    teaching = open_base(teacher, out)
+    title = f"{taught.name}, taught by {teaching.name}"
+    missing = (*teaching.missing, *taught.missing)
+    for file in sorted(config_root().glob("*/distill_*.yml")):  # official pairs have their own losses
+        config = load(file)
+        pair = [config.at(f"Architecture.Models.{each}.pretrained", None) for each in ("Teacher", "Student")]
+        if pair == [teacher, student]:
+            shipped = f"configs/{file.relative_to(config_root())}"
+            return Base(title, (shipped,), config, charset=teaching.charset, missing=missing)
+    models = {}
+    for name, part, is_frozen in (("Teacher", teaching, True), ("Student", taught, False)):
+        own = {"pretrained": part.weights, "freeze_params": is_frozen, "return_all_feats": True}
+        if part.charset is not None:
+            own["pretrained_dict"] = str(part.charset.path)
+        models[name] = {**own, **_plain_network(part.config.at("Architecture"))}
+    network = {
+        "model_type": "rec",
+        "name": "DistillationModel",
+        "algorithm": "Distillation",
+        "Models": models,
+    }
+    base = load(find_config(_DISTILL)).with_values({"Architecture": network, **_from_run(teaching.config)})
+    return Base(title, (_DISTILL,), base, charset=teaching.charset, network=network, missing=missing)
+
+
+def covering_weights(characters: Iterable[str]) -> list[tuple[OfficialWeights, float]]:
+    """Return official weights of small networks, the best first, with the share of ``characters`` in their dictionary.
+
+    Only those with a published dictionary that is found here. Before others come those with all characters, then
+    newer generations, then fewer classes.
+    """
+    wanted = set(characters) - {" "}
+    covers = []
+    for name, entry in table().items():
+        file = _find_file(entry.dictionary or "")
+        if name.endswith("_mobile_rec") and file is not None and _config_of(name):
+            known = set(read_text(file).splitlines())
+            covers.append((entry, len(wanted & known) / max(1, len(wanted))))
+
+    def rank(cover: tuple[OfficialWeights, float]) -> tuple[float, int, bool, int]:
+        entry, share = cover
+        generation = next(number for number, each in enumerate(_NEWEST) if f"OCR{each}" in entry.name)
+        # the Greek dictionary has all Latin letters too, and fewer classes than the English one
+        return -share, generation, not entry.name.startswith("en_"), entry.classes
+
+    return sorted(covers, key=rank)
+
+
+def _official_base(entry: OfficialWeights) -> Base:
+    config_name = _config_of(entry.name)
+    if entry.dictionary is None or config_name is None:
+        raise DataError(
+            f"{entry.name}: its dictionary is not published, so no config can be written for it. Fix: take a name of "
+            "`ppocr-ext weights list` with a dictionary.",
+            code="unknown_dictionary",
+        )
+    config = load(config_root() / config_name).with_values(
+        {"Global.character_dict_path": entry.dictionary, "Global.pretrained_model": entry.name}
+    )
+    charset = resolve_charset(config, _find_file)
+    missing = () if entry.file.is_file() else (entry.name,)
+    return Base(entry.name, (f"configs/{config_name}",), config, entry.name, charset, missing=missing)
+
+
+def _config_of(name: str) -> str | None:
+    """Return the shipped config of official weights; None if there is none."""
+    network = name.partition("PP-OCR")[2].removesuffix("_rec")
+    file = _OTHER_CONFIGS.get(name, f"pp-ocr/{network}.yml")
+    return file if (config_root() / file).is_file() else None
+
+
+def _find_file(path: str | Path) -> Path | None:
+    """Return a file as the host finds it, without Paddle."""
+    try:
+        root = locate_host().root
+    except PPOCRExtError:  # what needs the host says so
+        root = Path()
+    return find_file(path, root)
+
+
+def _from_run(config: Config) -> dict[str, Any]:
+    """Return what a config takes from that of its weights: how images are prepared, and the dictionary."""
+    keys = ("Global.character_dict_path", "Global.use_space_char")
+    return {"Eval": config.at("Eval"), **{key: config.at(key, None) for key in keys}}
+
+
+def _plain_network(network: Config) -> dict[str, Any]:
+    """Return the section ``Architecture`` of one recogniser, without weights and without lengths of its old labels."""
+    own = ("pretrained", "pretrained_dict", "freeze_params", "return_all_feats")
+    plain = {key: value for key, value in network.thaw().items() if key not in own}
+    for entry in plain.get("Head", {}).get("head_list", ()):
+        for options in filter(None, entry.values()):
+            options.pop("max_text_length", None)  # filled in from Global
+    return plain

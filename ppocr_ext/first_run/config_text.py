@@ -1,0 +1,124 @@
+"""Write the config of a first run: few lines over its base, each with its reason."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ppocr_ext import __version__
+from ppocr_ext.base.parts import OF_LABEL_FILES
+from ppocr_ext.checkpoint.official_weights import is_official
+from ppocr_ext.config import Config
+from ppocr_ext.config.config_view import from_plain
+from ppocr_ext.config.yaml_io import dump
+from ppocr_ext.first_run.decisions import Decision, Plan
+from ppocr_ext.io.resources import shown_path
+from ppocr_ext.messages import printable, yaml_text
+
+NETWORK = "network.yml"
+RUN = "run"
+_OF_BASE = ("name", "label_file_list", "ratio_list", "data_dir", "delimiter", "ds_width", "transforms")
+
+
+class Data(NamedTuple):
+    """Where the samples of ``Train`` or of ``Eval`` are.
+
+    Attributes:
+        folder: ``data_dir``.
+        labels: the label file; None: the folder is an LMDB.
+    """
+
+    folder: Path
+    labels: Path | None
+
+
+def config_text(plan: Plan, train: Data, val: Data, out: Path, command: str) -> str:
+    """Return the config as YAML.
+
+    Args:
+        plan: the base and the values.
+        train: the samples of ``Train``.
+        val: the samples of ``Eval``.
+        out: the folder of the config.
+        command: that made it, for the first line.
+    """
+    base = plan.base
+    rows = [
+        Decision("Global.save_model_dir", shown_path(out / RUN)),
+        Decision("Global.pretrained_model", base.weights),
+        *(row for row in plan.decisions if not row.key.startswith("RecResizeImg")),
+        Decision("Train.loader.shuffle", True),
+    ]
+    if base.config.at("Global.checkpoints", None) is not None:
+        rows.append(Decision("Global.checkpoints", None))
+    if base.charset is not None and base.weights is not None and not is_official(base.weights):
+        rows.append(Decision("Architecture.pretrained_dict", str(base.charset.path), "of the weights"))
+    files = [*base.files, *([NETWORK] if base.network is not None else [])]
+    lines = [
+        _comment(
+            f"Written by `{command}`, ppocr-ext {__version__}. Change what you like: docs/configuration.md"
+        ),
+        f"_BASE_: {_inline(files)}   {_comment(base.name)}",
+    ]
+    sections = Config.of(from_plain({})).with_values({row.key: row.value for row in rows})
+    for section, values in sections.items():
+        lines.append(f"{section}:")
+        if section == "Train":
+            lines += _dataset_lines(_dataset(plan, "Train", train))
+        for name, value in values.items():
+            start = f"{section}.{name}."
+            reasons = "; ".join(row.why for row in rows if row.why and f"{row.key}.".startswith(start))
+            lines.append(f"  {name}: {_inline(value)}{f'   {_comment(reasons)}' if reasons else ''}")
+    return "\n".join([*lines, "Eval:", f"  dataset: !replace {_inline(_dataset(plan, 'Eval', val))}", ""])
+
+
+def _comment(text: str) -> str:
+    """Return a comment on one line, whatever a path or a label has in it."""
+    return "# " + printable(text).replace("\n", "\\n")
+
+
+def network_text(network: Mapping[str, Any]) -> str:
+    """Return the file with networks that no other file has."""
+    return dump({"Architecture": network}).replace("Architecture:", "Architecture: !replace", 1)
+
+
+def _dataset(plan: Plan, mode: str, data: Data) -> dict[str, Any]:
+    """Return the section ``dataset``: that of the base with these samples, and with images of the plan's size."""
+    section = plan.base.config.at(f"{mode}.dataset").thaw()
+    name = "LMDBDataSet"
+    if data.labels is not None:
+        name = section["name"] if section["name"] in OF_LABEL_FILES else "SimpleDataSet"
+    dataset: dict[str, Any] = {"name": name, "data_dir": shown_path(data.folder)}
+    if data.labels is not None:
+        dataset["label_file_list"] = [shown_path(data.labels)]
+    if section["name"] == name:
+        dataset |= {key: value for key, value in section.items() if key not in _OF_BASE}
+    dataset["transforms"] = [_resized(plan, each) for each in section["transforms"]]
+    return dataset
+
+
+def _resized(plan: Plan, transform: dict[str, Any]) -> dict[str, Any]:
+    """Return a transform; one that resizes gets the size of the plan."""
+    name, options = next(iter(transform.items()))
+    if not name.endswith("ResizeImg"):
+        return transform
+    start = "RecResizeImg."
+    size = {row.key.removeprefix(start): row.value for row in plan.decisions if row.key.startswith(start)}
+    return {name: {**(options or {}), **size}}
+
+
+def _dataset_lines(dataset: Mapping[str, Any]) -> list[str]:
+    lines = ["  dataset: !replace"]
+    lines += [f"    {key}: {_inline(value)}" for key, value in dataset.items() if key != "transforms"]
+    return [*lines, "    transforms:", *(f"      - {_inline(each)[1:-1]}" for each in dataset["transforms"])]
+
+
+def _inline(value: Any) -> str:
+    """Return a value as YAML on one line."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {_inline(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_inline, value)) + "]"
+    return yaml_text(value) if isinstance(value, str) else json.dumps(value)

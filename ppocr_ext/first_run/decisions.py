@@ -1,0 +1,230 @@
+"""Decide dictionary, sizes, batch, rate and steps of a first run, each with its reason; no Paddle."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ppocr_ext.data.batches import batch_size, batch_size_key
+from ppocr_ext.data.preprocessing import SQUASH, read_preprocessing, sampler_scales
+from ppocr_ext.errors import DataError
+from ppocr_ext.first_run.bases import Base
+from ppocr_ext.io.resources import shown_path
+from ppocr_ext.limits import usable_cores
+from ppocr_ext.messages import shortened
+
+DICTIONARY = "Global.character_dict_path"
+SPACE = "Global.use_space_char"
+LENGTH = "Global.max_text_length"
+DRAWN = 10_000  # lines that a network without weights trains on, those of the user included
+_MARKS = 2  # of NRTR and SAR, which max_text_length counts
+_FRAME = 8  # pixels of width for a CTC frame
+_STRETCHED = 24  # pixels a character of a stretched line: three frames (docs/results.md, plates)
+_FRAMES = 3.0  # frames a character, below which doubled characters are lost
+_FEW_FRAMES = 1.5  # below which a line of any length is stretched
+_ONE_LENGTH = 1.5  # longest to shortest label of lines of about one length (95 to 5 %)
+_STEPS_AN_EPOCH = 20
+_LEAST = 4  # samples of a step, since BatchNorm learns little from fewer
+_SHARE = 0.25  # of the user's lines in a training with drawn ones, at least
+_WITH_TRAIN_FRAMES = ("PPLCNet", "PPHGNet")  # backbones that pool to 40 frames in training
+_SHOWN = 20
+# lines of the user, at most -> samples that the training sees, with weights and from nothing;
+# `python tools/experiments/first_runs.py` measures them, and docs/results.md has the table
+_SEEN = {
+    300: (8_000, 60_000),
+    3_000: (25_000, 60_000),
+    10_000: (40_000, 80_000),
+    math.inf: (60_000, 120_000),
+}
+
+
+class Facts(NamedTuple):
+    """What the decisions follow from.
+
+    Attributes:
+        samples: that train.
+        characters: of all labels, with their counts.
+        lengths: 5, 50, 95, 99.5 % and the longest label, characters.
+        frames: the most that a label needs, by its length.
+        ratios: 5, 50, 95 % of width to height of the images; empty if none could be read.
+    """
+
+    samples: int
+    characters: Mapping[str, int]
+    lengths: Sequence[float]
+    frames: Mapping[int, int]
+    ratios: Sequence[float]
+
+
+class Decision(NamedTuple):
+    """A value of the config and the reason for it; ``key`` is its place, as after ``-o``."""
+
+    key: str
+    value: Any
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a first run does.
+
+    Attributes:
+        base: what the config is laid over.
+        decisions: the values that the config gets.
+        dictionary: lines of a new dictionary; None: that of the base.
+        steps: of the whole training.
+        drawn: lines to draw for the training; 0 with weights.
+        repeats: how often the user's lines stand beside them.
+    """
+
+    base: Base
+    decisions: tuple[Decision, ...]
+    dictionary: tuple[str, ...] | None
+    steps: int
+    drawn: int
+    repeats: int
+
+    def __getitem__(self, key: str) -> Any:
+        """Return the value of a decision."""
+        return next(row.value for row in self.decisions if row.key == key)
+
+    @property
+    def longest(self) -> int:
+        """The characters of the longest label that trains."""
+        return self[LENGTH] - _MARKS
+
+    def characters(self) -> set[str]:
+        """Return all characters that the network will know."""
+        base = self.base.charset.characters if self.base.charset else ()
+        lines = base if self.dictionary is None else self.dictionary
+        return {*lines, *(" " if self[SPACE] else "")}
+
+
+def decide(facts: Facts, base: Base, out: Path, characters: str | None = None, can_draw: bool = True) -> Plan:
+    """Return the plan for these samples over a base.
+
+    Args:
+        facts: about the samples.
+        base: what the config is laid over.
+        out: the folder of the config.
+        characters: the only ones to read; None: the base's and those of the labels.
+        can_draw: lines may be drawn to train on.
+
+    Raises:
+        DataError: ``characters`` has none of the labels' characters, or a teacher does not know some.
+    """
+    dictionary, use_space, why = _dictionary(facts, base, characters)
+    file = base.config.at(DICTIONARY, None) if dictionary is None else shown_path(out / "dict.txt")
+    length = _max_length(facts, base)
+    learned = not base.is_from_nothing
+    drawn = 0 if learned or not can_draw else max(0, DRAWN - facts.samples)
+    repeats = max(1, round(drawn * _SHARE / (1 - _SHARE) / facts.samples))
+    lines = facts.samples * repeats + drawn
+    # that of configs/lines is for each of two processes
+    usual = (batch_size(base.config) or 32) * (2 if base.files[0].startswith("configs/lines/") else 1)
+    batch = min(usual, max(_LEAST, lines // _STEPS_AN_EPOCH))
+    seen = next(row for most, row in _SEEN.items() if facts.samples <= most)[0 if learned else 1]
+    epochs = math.ceil(seen / lines)
+    steps = epochs * (lines // batch)
+    # the square root suits Adam, whose steps do not grow with the gradient
+    factor = math.sqrt(batch / usual)
+    rate = float(f"{base.config.at('Optimizer.lr.learning_rate', 0.001) * factor:.2g}")
+    of_base = "of the base" if batch == usual else f"{factor:.2g} times that of the base"
+    few = f"so that an epoch has at least {_STEPS_AN_EPOCH} steps"
+    mixed = f": {drawn:,} drawn lines, and yours {repeats} times" if drawn else ""
+    cores = usable_cores()
+    decisions = (
+        Decision(DICTIONARY, file, why),
+        Decision(SPACE, use_space),
+        length,
+        Decision("Global.epoch_num", epochs, f"{steps:,} steps, which see about {seen:,} samples{mixed}"),
+        Decision("Global.eval_batch_step", [0, max(1, round(steps / 20))]),
+        Decision("Optimizer.lr.learning_rate", rate, of_base),
+        Decision("Optimizer.lr.warmup_epoch", max(1, round(epochs / 20))),
+        *_sizes(facts, base, length.value - _MARKS),
+        Decision(batch_size_key(base.config), batch, "of the base" if batch == usual else few),
+        Decision("Train.loader.num_workers", min(4, cores - 1), f"{cores} cores"),
+        *([Decision("Metric.ignore_space", False, "labels have spaces")] if " " in facts.characters else []),
+    )
+    return Plan(base, decisions, dictionary, steps, drawn, repeats)
+
+
+def _dictionary(facts: Facts, base: Base, wanted: str | None) -> tuple[tuple[str, ...] | None, bool, str]:
+    """Return the lines of a new dictionary (None: that of the base), ``use_space_char``, and the reason."""
+    known = base.charset
+    own = () if known is None else known.characters[: -1 if known.use_space else None]
+    of_labels = set(facts.characters) - {" "}
+    use_space = known is not None and known.use_space
+    if wanted is None:
+        lines = (*own, *sorted(of_labels.difference(own)))
+        use_space = use_space or (" " in facts.characters and " " not in own)
+        why = "those of the labels" if known is None else "those of the base"
+    elif of_labels.isdisjoint(wanted):
+        raise DataError(
+            "--characters has no character of the labels. Fix: name the characters that the labels have.",
+            code="no_characters",
+        )
+    else:
+        chosen = set(wanted) - {" "}
+        lines = (*(each for each in own if each in chosen), *sorted(chosen.difference(own)))
+        use_space = " " in wanted
+        why = "--characters"
+    new = [] if known is None else sorted(set(lines).difference(own))
+    if new and base.is_distillation:
+        raise DataError(
+            f"The teacher does not know {shortened(new, _SHOWN, ' ')}, and it does not learn. Fix: train it with these "
+            "labels first: init --base TEACHER.",
+            code="teacher_lacks_characters",
+        )
+    why += f", and {len(new):,} new: {shortened(new, _SHOWN, ' ')}" if new else ""
+    is_same = known is not None and (lines, use_space) == (own, known.use_space)
+    return None if is_same else lines, use_space, f"{len(lines):,} characters, {why}"
+
+
+def _max_length(facts: Facts, base: Base) -> Decision:
+    longest = int(facts.lengths[4])
+    usual = max(1, math.ceil(2 * facts.lengths[3]))  # a longer label is a mistake, or alone
+    of_base = base.config.at(LENGTH, 25) if base.charset is not None else 0
+    length = max(min(longest, usual) + _MARKS, of_base)
+    why = f"the longest label has {longest}, and NRTR needs {_MARKS} more"
+    if longest > length - _MARKS:
+        why = f"longer labels (up to {longest}) are left out: 99.5 % have at most {facts.lengths[3]:.0f}"
+    return Decision(LENGTH, length, why)
+
+
+def _sizes(facts: Facts, base: Base, longest: int) -> list[Decision]:
+    """Return the size of the images, and what follows from it in the sampler and in the networks."""
+    before = read_preprocessing(base.config, "Eval")
+    channels, height, width = before.sizes[0] if before and before.sizes else (3, 48, 320)
+    scales = sampler_scales(base.config, "Train")
+    middle, high = facts.ratios[1:] if facts.ratios else (width / height, width / height)
+    short, usual, long = (max(1.0, each) for each in facts.lengths[:3])
+    frames = middle * height / _FRAME / usual  # of a character, if lines keep their aspect ratio
+    one_length = long <= _ONE_LENGTH * short
+    squashed = before is not None and before.fit == SQUASH
+    stretch = not scales and (frames < _FEW_FRAMES or one_length and (squashed or frames < _FRAMES))
+    wanted = _STRETCHED * long if stretch else high * height
+    if base.charset is not None and wanted <= 1.2 * width and not stretch:
+        wanted = width  # that the weights were trained with
+    needed = _FRAME * (1 + max(most for size, most in facts.frames.items() if size <= longest))
+    new = min(1280, max(64, 16 * math.ceil(max(wanted, needed) / 16)))
+    why = f"{new // _FRAME} CTC frames; 95 % of the lines are at most {high:.1f} times as wide as high"
+    if stretch:
+        why = f"{new // _FRAME} CTC frames; stretched: padded lines have {frames:.1f} frames a character, too few"
+    decisions = [Decision("RecResizeImg.image_shape", [channels, height, new], why)]
+    if stretch or squashed:
+        decisions.append(Decision("RecResizeImg.padding", not stretch))
+    if not scales or new == width:
+        return decisions
+    decisions.append(
+        Decision("Train.sampler.scales", [[new, each] for _, each in scales], "as wide as in Eval")
+    )
+    models = base.config.at("Architecture.Models", None)
+    for path in ["Architecture"] if models is None else [f"Architecture.Models.{name}" for name in models]:
+        if base.config.at(f"{path}.Backbone.name").startswith(_WITH_TRAIN_FRAMES):
+            key = f"{path}.Backbone.train_frames"
+            decisions.append(Decision(key, "width", "a frame for 8 pixels, not 40 at any width"))
+    return decisions

@@ -1,0 +1,254 @@
+"""Look at a folder of labelled images and decide how to train on it; nothing is written, and no Paddle is imported."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+from tqdm import tqdm
+
+from ppocr_ext.checkpoint.official_weights import OfficialWeights
+from ppocr_ext.data.label_file import read_label_file
+from ppocr_ext.data.sample_rules import SampleIssue, frames_needed
+from ppocr_ext.errors import DataError
+from ppocr_ext.first_run.bases import covering_weights, open_base, open_distillation, small_base
+from ppocr_ext.first_run.decisions import Facts, Plan, decide
+from ppocr_ext.first_run.split import Split, split_samples
+from ppocr_ext.recognition.images import read_image
+from ppocr_ext.sources.page_formats import crop
+from ppocr_ext.sources.recognise import recognise, unlabelled
+from ppocr_ext.sources.samples import FIXES, Sample, Source
+from ppocr_ext.survey.findings import Finding, Tally
+from ppocr_ext.survey.images import MOST, ImageReport, folder_reader, survey_images
+from ppocr_ext.survey.texts import TextReport, TextSurvey
+from ppocr_ext.synth.lines import LineSource, LineSplit, LineStyle, RandomTexts, find_fonts
+
+_DRAWABLE = 1_000  # characters that are drawn; of more, the first
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What a folder holds, and what follows from it.
+
+    Attributes:
+        source: the label files.
+        out: the folder that a first run is written to.
+        seed: of all random choices.
+        general: a label file that the recogniser must still read; None: lines are drawn.
+        skipped: entries that give no sample, by reason, and images without a text.
+        texts: about the labels.
+        images: about the images that were looked at.
+        split: the part of each sample.
+        covers: official weights with the share of the characters that they know, the best first.
+        plan: what the config gets.
+        notes: what a user should know besides that, a sentence each.
+    """
+
+    source: Source
+    out: Path
+    seed: int
+    general: Path | None
+    skipped: Sequence[Finding]
+    texts: TextReport
+    images: ImageReport
+    split: Split
+    covers: Sequence[tuple[OfficialWeights, float]]
+    plan: Plan
+    notes: Sequence[str]
+
+    def lines(self, characters: Iterable[str]) -> LineSource:
+        """Return what draws lines of these characters; see :func:`line_source`."""
+        return line_source(characters, self.texts.lengths, self.seed)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as plain values."""
+        return {
+            "data": str(self.source.root),
+            "format": self.source.format,
+            "label_files": list(self.source.files),
+            "notes": [*self.source.notes, *self.notes],
+            "samples": self.texts.samples,
+            "skipped": [asdict(each) for each in self.skipped],
+            "texts": self.texts.to_json(),
+            "images": self.images.to_json(),
+            "split": {"by": self.split.by, **self.split.counts()},
+            "official_weights": {entry.name: round(share, 4) for entry, share in self.covers},
+            "decisions": [row._asdict() for row in self.plan.decisions],
+        }
+
+
+def inspect_data(data: str | Path, out: str | Path = "my", **options: Any) -> Inspection:
+    """Look at a folder of labelled images, and decide how to train on it.
+
+    Args:
+        data: the folder; nothing outside it is read.
+        out: the folder that a first run would be written to.
+        options: of :func:`recognise` and of :func:`inspect_source`.
+
+    Raises:
+        PPOCRExtError: the folder has no labelled images, several readings of it are possible, or too few samples.
+    """
+    names = ("format", "labels", "text_from_name")
+    source = recognise(Path(data), **{name: options.pop(name) for name in names if name in options})
+    return inspect_source(source, Path(out), **options)
+
+
+def samples_of(source: Source) -> Iterator[Sample]:
+    """Yield the samples of a source, in their order."""
+    return (entry for entry in source.read() if isinstance(entry, Sample))
+
+
+def inspect_source(
+    source: Source,
+    out: Path,
+    *,
+    base: str | None = None,
+    distill: tuple[str, str] | None = None,
+    general: Path | None = None,
+    characters: str | None = None,
+    redo_split: bool = False,
+    test: bool = False,
+    seed: int = 1,
+) -> Inspection:
+    """Look at the samples of label files, and decide how to train on them.
+
+    Args:
+        source: the label files.
+        out: the folder that a first run would be written to.
+        base: official weights, a run or a checkpoint to begin with.
+        distill: teacher and student in its place.
+        general: a label file that the recogniser must still read.
+        characters: the only characters to read.
+        redo_split: do not take the split of the data.
+        test: take a part for a test too.
+        seed: of all random choices.
+
+    Raises:
+        PPOCRExtError: there are too few samples, or what the user chose cannot be used.
+    """
+    if base is not None and distill is not None:
+        raise DataError("--base and --distill exclude each other: give one of them.", code="bad_arguments")
+    network = None  # opened first: a wrong name is told before images are read
+    if distill is not None:
+        network = open_distillation(*distill, out)
+    elif base is not None:
+        network = open_base(base, out)
+    texts, lengths, frames, skipped = _look_at_labels(source)
+    with tqdm(
+        total=min(texts.samples, MOST), desc="images", unit=" images", disable=None, leave=False
+    ) as bar:
+        images = survey_images(
+            samples_of(source), texts.samples, SampleReader(source), seed=seed, progress=bar.update
+        )
+    split = split_samples(samples_of(source), seed, redo=redo_split, test=test, copies=images.copies)
+    wanted = Counter(texts.characters)
+    if general is not None:
+        for line in read_label_file(general):
+            wanted.update(line.label)
+    covers = covering_weights(wanted) if network is None else []
+    if network is None:
+        here = next((entry.name for entry, share in covers if share == 1 and entry.file.is_file()), None)
+        network = small_base() if here is None else open_base(here, out)
+    notes = []
+    try:
+        line_source(characters or wanted, texts.lengths, seed)
+    except DataError as error:
+        notes.append(f"No lines can be drawn to train on: {error}")
+    ratios = images.ratios if images.usable else ()
+    facts = Facts(split.counts()["train"], wanted, lengths, frames, ratios)
+    plan = decide(facts, network, out, characters, can_draw=not notes)
+    skipped += _unlabelled(source)
+    return Inspection(source, out, seed, general, skipped, texts, images, split, covers, plan, notes)
+
+
+def _look_at_labels(source: Source) -> tuple[TextReport, list[float], Counter[int], list[Finding]]:
+    """Return what labels are like, ``lengths`` and ``frames`` of :class:`Facts`, and entries that give no sample."""
+    survey = TextSurvey()
+    skips = Tally()
+    lengths: Counter[int] = Counter()
+    frames: Counter[int] = Counter()
+    for entry in tqdm(source.read(), "labels", unit=" samples", disable=None, leave=False):
+        if isinstance(entry, Sample):
+            survey.add(entry)
+            size = len(entry.text)
+            lengths[size] += 1
+            frames[size] = max(frames[size], frames_needed(entry.text))
+        else:
+            skips.add(entry.reason, entry.place, entry.detail)
+    texts = survey.report()
+    total = texts.samples + skips.counts.total()
+    skipped = [
+        skips.finding(
+            reason,
+            "note" if reason == "illegible" else "warning",
+            total,
+            f"texts are skipped: {reason}",
+            FIXES[reason],
+        )
+        for reason, _ in skips.counts.most_common()
+    ]
+    sizes = np.repeat(list(lengths), list(lengths.values()))
+    quantiles = np.percentile(sizes, (5, 50, 95, 99.5, 100), method="lower").tolist()
+    return texts, quantiles, frames, skipped
+
+
+def _unlabelled(source: Source) -> Iterator[Finding]:
+    """Yield the images without a text, if there are any."""
+    count, names = unlabelled(source)
+    if count:
+        total = len(source.images)
+        what = f"{count:,} of {total:,} images have no text"
+        examples = tuple((name, "") for name in names)
+        yield Finding(
+            "unlabelled", "note", count, count / total, examples, what, "Label them, or leave them out."
+        )
+
+
+class SampleReader:
+    """Read the encoded image of a sample: a file, an entry of an LMDB, or a part of a page, which becomes a PNG.
+
+    Attributes:
+        cuts: the images of the samples are no files of their own.
+        turned: parts of pages that were turned, as PaddleOCR turns them.
+    """
+
+    def __init__(self, source: Source) -> None:
+        first = next(samples_of(source), None)
+        self.cuts = first is not None and (first.box is not None or source.format == "lmdb")
+        self.turned = 0
+        self._read = folder_reader(source.root)
+        self._page = lru_cache(maxsize=4)(lambda name: read_image(source.root / name))
+
+    def __call__(self, sample: Sample) -> bytes | SampleIssue:
+        """Return the image, or why it cannot be used."""
+        if sample.box is None:
+            return self._read(sample)
+        try:
+            pixels, turned = crop(self._page(sample.image), sample.box)
+        except (DataError, ValueError) as error:
+            return SampleIssue("broken_image", str(error))
+        self.turned += turned
+        return bytes(cv2.imencode(".png", pixels)[1])
+
+
+def line_source(characters: Iterable[str], lengths: Sequence[float], seed: int) -> LineSource:
+    """Return what draws lines of random characters in the installed fonts; characters that no font has are left out.
+
+    Args:
+        characters: single ones; of many, the first are drawn.
+        lengths: 5, 50, 95 % of the characters of a label.
+        seed: of the lines.
+
+    Raises:
+        DataError: no font is installed, or none has any of these characters.
+    """
+    drawable = [each for each in characters if len(each) == 1 and each.isprintable() and not each.isspace()]
+    shortest, longest = (max(1, round(lengths[at])) for at in (0, 2))
+    texts = RandomTexts("".join(drawable[:_DRAWABLE]), (shortest, longest), None, skip_undrawable=True)
+    return LineSource({"train": LineSplit(texts, find_fonts(()))}, LineStyle(), seed)

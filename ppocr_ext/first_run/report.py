@@ -1,0 +1,180 @@
+"""What a first run says: one screen of text, and a page with pictures; no Paddle."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ppocr_ext.evaluation.predictions import Rate
+from ppocr_ext.first_run.config_text import RUN, Data
+from ppocr_ext.first_run.decisions import Decision
+from ppocr_ext.first_run.inspect import Inspection, samples_of
+from ppocr_ext.first_run.split import OWN_SPLIT
+from ppocr_ext.first_run.writing import CONFIG, Files
+from ppocr_ext.messages import command_line, shortened
+from ppocr_ext.report.page_template import duration, esc, page, percent, plain, table
+from ppocr_ext.report.run_page import sample_card
+from ppocr_ext.sources.samples import SPLITS, Source
+from ppocr_ext.survey.findings import Finding
+
+if TYPE_CHECKING:  # it imports Paddle
+    from ppocr_ext.first_run.trial import Trial
+
+_SHOWN = 3  # examples
+_CHARACTERS = 200  # on the page
+
+
+def source_lines(source: Source) -> Iterator[str]:
+    """Yield which format was recognised, and the first samples."""
+    yield f"recognised: {source.format} ({shortened(source.files, _SHOWN) or 'no label file'})"
+    for sample, _ in zip(samples_of(source), range(_SHOWN), strict=False):
+        yield f"  {sample.image}  ->  {sample.text!r}  ({sample.place})"
+    yield from (f"note: {note}" for note in source.notes)
+
+
+def finding_lines(inspection: Inspection) -> Iterator[str]:
+    """Yield what labels and images are like, and what is doubtful in them."""
+    texts, images = inspection.texts, inspection.images
+    low, middle, high = texts.lengths
+    yield f"samples: {texts.samples:,} usable"
+    yield (
+        f"labels: {low:.0f} to {high:.0f} characters (median {middle:.0f}, longest {texts.longest[0]}), "
+        f"{len(texts.characters):,} different"
+    )
+    yield (
+        f"images: {_range(images.heights)} pixels high, {_range(images.ratios)} times as wide as high "
+        f"({images.looked_at:,} looked at)"
+    )
+    counts = inspection.split.counts()
+    parts = ", ".join(f"{name} {count:,}" for name, count in counts.items() if count)
+    how = "your own" if inspection.split.by == OWN_SPLIT else f"by {inspection.split.by}"
+    low, high = Rate(round(0.9 * counts["val"]), counts["val"]).interval
+    yield f"split: {parts} ({how}); 90 % of val means {low:.1%} to {high:.1%} (95 % interval)"
+    yield from (f"note: {note}" for note in inspection.notes)
+    if once := sum(count == 1 for count in texts.characters.values()):
+        first = ", ".join(f"{each} ({place})" for each, _, place in texts.rarest[: min(once, _SHOWN)])
+        yield f"note: {once:,} characters occur only once: {first}. Fix: add samples, or correct the labels."
+    yield from map(_finding, (*inspection.skipped, *texts.findings, *images.findings))
+
+
+def _range(values: Sequence[float]) -> str:
+    return f"{values[0]:.3g} to {values[2]:.3g}"
+
+
+def _finding(finding: Finding) -> str:
+    examples = (f"{place}: '{text}'" if text else place for place, text in finding.examples[:_SHOWN])
+    return f"{finding.level}: {finding.message} ({', '.join(examples)}). Fix: {finding.fix}"
+
+
+def decision_lines(inspection: Inspection) -> Iterator[str]:
+    """Yield each decision with the key that changes it."""
+    rows = [Decision("_BASE_", inspection.plan.base.name), *inspection.plan.decisions]
+    width = max(len(row.key) for row in rows)
+    for row in rows:
+        yield f"  {row.key:<{width}}  {row.value}{f'  ({row.why})' if row.why else ''}"
+    for entry, share in inspection.covers[:1]:
+        name = entry.name
+        yield f"  official {name}: has {percent(share)} of your characters"
+        if inspection.plan.base.weights is None:
+            yield f"  Begin with it: ppocr-ext weights get {name}, then init … --base {name} --force"
+
+
+def result_lines(inspection: Inspection, files: Files, trial: Trial) -> Iterator[str]:
+    """Yield what was written and measured."""
+    out = inspection.out
+    plan = inspection.plan
+    numbers = trial.numbers
+    yield f"written: {out}: " + ", ".join(
+        f"{name} {files.counts[name]:,}" for name in (*SPLITS, "general") if files.counts[name]
+    )
+    yield from (f"  left out: {count:,} {reason}" for reason, count in files.left_out.most_common())
+    yield from (f"note: {note}" for note in (*files.notes, trial.note) if note)
+    if "accuracy" in numbers:
+        unknown = (
+            f"; {numbers['unknown']:,} with characters that it does not know" if numbers["unknown"] else ""
+        )
+        yield f"Before you train: {numbers['accuracy']:.2%} of val ({numbers['samples']:,} samples{unknown})"
+    elif plan.base.is_from_nothing:
+        drawn = f" with {plan.drawn:,} drawn lines besides yours" if plan.drawn else ""
+        yield f"From nothing{drawn}: expect nothing right for about {plan.steps // 4:,} of {plan.steps:,} steps"
+    if "own_size" in numbers:
+        yield f"  {numbers['own_size']:.2%} with images in the size that these weights were trained with"
+    if "general" in numbers:
+        yield f"  and {numbers['general']:.2%} of {out / 'general.txt'}: read it again after the training"
+    if trial.doubtful:
+        yield f"  doubtful labels: the worst of {numbers['judged']:,} stand first in {out / 'doubtful.tsv'}"
+    elif files.val.labels is not None:
+        yield "  wrong labels cannot be found before weights read them: run init again with --base after the training"
+    if "seconds" in numbers:
+        seconds = numbers["seconds"]
+        whole = duration(seconds * plan["Global.epoch_num"])
+        yield f"an epoch takes about {duration(seconds)} on this machine, the training {whole}"
+
+
+def next_commands(inspection: Inspection, files: Files) -> list[str]:
+    """Return the commands that follow."""
+    out = inspection.out
+    run = out / RUN
+
+    def images(data: Data) -> list[Path | str]:
+        return [data.folder] if data.labels is None else [data.labels, "--data-dir", data.folder]
+
+    commands = [
+        command_line("train", "-c", out / CONFIG),
+        command_line("predict", run, *images(files.val), "--bad-cases", "--sheet", "worst.png"),
+    ]
+    if files.general is not None:
+        commands.append(command_line("predict", run, *images(files.general), "--output", "general.tsv"))
+    return [*commands, command_line("export", run, "--output", "model")]
+
+
+def page_text(inspection: Inspection, files: Files, trial: Trial) -> str:
+    """Return the HTML page; labels and names are escaped."""
+    texts = inspection.texts
+    accuracy = trial.numbers.get("accuracy")
+    figures = {
+        "usable samples": plain(texts.samples),
+        "characters": plain(len(texts.characters)),
+        "of val before you train": percent(accuracy),
+    }
+    cards = "".join(f"<div><b>{value}</b><span>{name}</span></div>" for name, value in figures.items())
+    lines = [
+        *source_lines(inspection.source),
+        *finding_lines(inspection),
+        *result_lines(inspection, files, trial),
+    ]
+    warnings = "".join(f'<div class="note">{esc(line)}</div>' for line in lines if line.startswith("warning"))
+    others = "".join(f"<div>{esc(line)}</div>" for line in lines if not line.startswith("warning"))
+    decisions = [
+        (f"<code>{esc(row.key)}</code>", esc(row.value), esc(row.why)) for row in inspection.plan.decisions
+    ]
+    rarest = [(esc(c), f"U+{ord(c):04X}", plain(n), esc(place)) for c, n, place in texts.rarest]
+    counts = [f"{esc(c)} <small>{plain(n)}</small>" for c, n in texts.characters.items()]
+    every = shortened(counts, _CHARACTERS, " ")
+    parts = [
+        f'<div class="card"><div class="figures">{cards}</div>{warnings}{others}</div>',
+        "<h2>Decisions</h2>" + _card(["key", "value", "why"], decisions),
+        "<h2>As the network sees the images</h2>"
+        f'<div class="card"><img style="max-width:100%" alt="Samples" src="data:image/png;base64,'
+        f'{base64.b64encode(trial.look).decode("ascii")}"></div>',
+    ]
+    if trial.doubtful:
+        samples = "".join(map(sample_card, trial.doubtful))
+        parts.append(f'<h2>Doubtful labels, the worst first</h2><div class="samples long">{samples}</div>')
+    parts += [
+        "<h2>Rarest characters</h2>" + _card(["character", "code", "samples", "first"], rarest),
+        f'<details><summary>All characters</summary><p class="glyphs">{every}</p></details>',
+    ]
+    if inspection.covers:
+        covers = [(esc(entry.name), percent(share)) for entry, share in inspection.covers]
+        parts.append("<h2>Official networks</h2>" + _card(["weights", "characters that they know"], covers))
+    commands = "\n".join(next_commands(inspection, files))
+    parts.append(f"<h2>Next</h2><pre>{esc(commands)}</pre>")
+    subtitle = f"{inspection.source.format}, {texts.samples:,} samples"
+    return page(f"First look at {inspection.source.root}", subtitle, "".join(parts))
+
+
+def _card(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return f'<div class="card scroll">{table(head, rows, "left wrap")}</div>'

@@ -1,0 +1,231 @@
+"""Write the files of a first run: lists, dictionary, config, crops, drawn lines; the user's files never change."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path, PurePosixPath
+
+from tqdm import tqdm
+
+from ppocr_ext.data.label_file import read_label_file, write_label_file
+from ppocr_ext.data.preprocessing import sampler_scales
+from ppocr_ext.data.sample_rules import SampleIssue
+from ppocr_ext.errors import DataError
+from ppocr_ext.first_run.config_text import NETWORK, Data, config_text, network_text
+from ppocr_ext.first_run.inspect import Inspection, SampleReader, samples_of
+from ppocr_ext.first_run.split import OWN_SPLIT
+from ppocr_ext.io.atomic import atomic_writer, write_text
+from ppocr_ext.limits import usable_cores
+from ppocr_ext.sources.listing import split_of
+from ppocr_ext.sources.samples import SPLITS
+from ppocr_ext.synth.dataset_folder import DatasetFolder, make_folder
+from ppocr_ext.synth.lines import LineSource
+
+CONFIG = "config.yml"
+GENERAL_LINES = 300
+_DRAWN = "drawn"  # lines to train on
+
+
+@dataclass(frozen=True)
+class Files:
+    """What a first run has written.
+
+    Attributes:
+        val: the samples that evaluate.
+        general: those that the recogniser must still read, if there are any.
+        counts: lines of each list.
+        left_out: samples that are in no list, by reason.
+        notes: what a user should know, a sentence each.
+    """
+
+    val: Data
+    general: Data | None
+    counts: Counter[str]
+    left_out: Counter[str]
+    notes: tuple[str, ...]
+
+
+def require_free(out: Path) -> None:
+    """Refuse a folder that holds something.
+
+    Raises:
+        DataError: it does.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise DataError(
+            f"{out} is there already. Fix: give another --out, or --force, which writes the files of `init` anew.",
+            code="folder_exists",
+        )
+
+
+def write_first_run(inspection: Inspection, command: str) -> Files:
+    """Write everything but the pages; the same data and seed give the same files. Other files of the folder stay.
+
+    Args:
+        inspection: what was decided.
+        command: that asked for it, for the first line of the config.
+
+    Raises:
+        DataError: nothing is left to train on.
+        OSError: a file cannot be written.
+    """
+    out = inspection.out
+    plan = inspection.plan
+    if plan.drawn:
+        characters = sorted(plan.characters().intersection(inspection.texts.characters))
+        _draw(inspection.lines(characters), out / _DRAWN, plan.drawn)
+    left_out: Counter[str] = Counter()
+    notes: list[str] = []
+    general = None
+    lmdbs = _own_lmdbs(inspection)
+    if lmdbs:
+        train, val = (Data(folder, None) for folder in lmdbs)
+        counts = Counter(inspection.split.counts())
+    else:
+        reader = SampleReader(inspection.source)
+        root = _root(inspection, reader.cuts)
+        train, val = (Data(root, out / f"{name}.txt") for name in ("train", "val"))
+        counts = _write_lists(inspection, reader, root, left_out)
+        if reader.turned:
+            notes.append(
+                f"{reader.turned:,} crops at least 1.5 times as high as wide are turned, as PaddleOCR does."
+            )
+    if not counts["train"] or not counts["val"]:
+        raise DataError(
+            f"Nothing is left to {'train' if not counts['train'] else 'evaluate'} on (left out: "
+            f"{dict(left_out)}). Fix: label more images, or give other --characters.",
+            code="no_samples",
+        )
+    if plan.drawn:
+        train = Data(train.folder, _mix(out, train.folder, plan.repeats))
+    if plan.dictionary is not None:
+        write_text(out / "dict.txt", "".join(f"{each}\n" for each in plan.dictionary))
+    if plan.base.network is not None:
+        write_text(out / NETWORK, network_text(plan.base.network))
+    if plan.base.charset is not None or inspection.general is not None:
+        try:
+            general, counts["general"] = _write_general(inspection)
+        except DataError as error:
+            notes.append(f"There is no general list: {error}")
+    write_text(out / CONFIG, config_text(plan, train, val, out, command))
+    return Files(val, general, counts, left_out, tuple(notes))
+
+
+def _draw(lines: LineSource, folder: Path, count: int) -> None:
+    """Draw lines into a folder of our own; one that an earlier command drew otherwise is replaced."""
+    wanted = DatasetFolder(lines, train=count, val=0)
+    try:
+        make_folder(folder, wanted, usable_cores())
+    except DataError as error:
+        if error.code != "other_parameters":
+            raise
+        shutil.rmtree(folder)
+        make_folder(folder, wanted, usable_cores())
+
+
+def _own_lmdbs(inspection: Inspection) -> tuple[Path, Path] | None:
+    """Return the LMDBs of train and val if the user has one for each, and they can be read as they are.
+
+    A MultiScaleSampler needs a data set that resizes, and that of LMDBs does not.
+    """
+    plan = inspection.plan
+    source = inspection.source
+    has_all = plan.characters().issuperset(inspection.texts.characters)
+    own = source.format == "lmdb" and inspection.split.by == OWN_SPLIT
+    if not own or not has_all or plan.drawn or sampler_scales(plan.base.config, "Train"):
+        return None
+    folders = [str(PurePosixPath(file).parent) for file in source.files]
+    train, val = ([each for each in folders if split_of(each) == split] for split in ("train", "val"))
+    return (source.root / train[0], source.root / val[0]) if len(train) == len(val) == 1 else None
+
+
+def _root(inspection: Inspection, cuts: bool) -> Path:
+    """Return the folder that the paths in the lists start from: it holds the user's images, drawn ones and crops."""
+    if cuts:
+        return inspection.out
+    data = inspection.source.root
+    return Path(os.path.commonpath([data, inspection.out.resolve()])) if inspection.plan.drawn else data
+
+
+def _write_lists(
+    inspection: Inspection, reader: SampleReader, root: Path, left_out: Counter[str]
+) -> Counter[str]:
+    """Write the label file of each part, and images that are no files of their own; return the lines by part.
+
+    Args:
+        inspection: what was decided.
+        reader: reads the images of the samples.
+        root: the folder that paths start from.
+        left_out: counts the samples that are in no list, by reason.
+    """
+    counts: Counter[str] = Counter()
+    begin = _begin(inspection.source.root, root)
+    codes = inspection.split.codes.tolist()
+    bar = tqdm(samples_of(inspection.source), "lists", len(codes), unit=" samples", disable=None, leave=False)
+    known = inspection.plan.characters()
+    with ExitStack() as stack:
+        streams = {
+            code: stack.enter_context(atomic_writer(inspection.out / f"{SPLITS[code]}.txt"))
+            for code in sorted(set(codes))
+        }
+        for number, (sample, code) in enumerate(zip(bar, codes, strict=True)):
+            content = reader(sample) if reader.cuts else b""
+            name = f"{begin}{sample.image}"
+            if len(sample.text) > inspection.plan.longest:
+                left_out["too_long"] += 1
+            elif not known.issuperset(sample.text):
+                left_out["unknown_char"] += 1
+            elif isinstance(content, SampleIssue) or sample.image in inspection.images.unusable:
+                left_out["broken_image"] += 1
+            else:
+                if reader.cuts:
+                    stem = PurePosixPath(sample.image.replace("#", "_")).with_suffix("")
+                    name = f"crops/{stem}_{number}.png"
+                    with atomic_writer(inspection.out / name, sync=False) as stream:
+                        stream.write(content)
+                streams[code].write(f"{name}\t{sample.text}\n".encode())
+                counts[SPLITS[code]] += 1
+    return counts
+
+
+def _begin(folder: Path, root: Path) -> str:
+    """Return what stands before paths in ``folder`` in a list whose paths start from ``root``."""
+    path = os.path.relpath(folder.resolve(), root.resolve())
+    return "" if path == "." else f"{path}/"
+
+
+def _mix(out: Path, root: Path, repeats: int) -> Path:
+    """Write a list of the user's lines, each so often, and of the drawn ones; return it."""
+    begin = _begin(out / _DRAWN, root)
+    drawn = read_label_file(out / _DRAWN / "train_list.txt")
+    own = chain.from_iterable(read_label_file(out / "train.txt") for _ in range(repeats))
+    rows = chain(
+        ((line.images[0], line.label) for line in own),
+        ((f"{begin}{line.images[0]}", line.label) for line in drawn),
+    )
+    write_label_file(out / "mixed.txt", rows)
+    return out / "mixed.txt"
+
+
+def _write_general(inspection: Inspection) -> tuple[Data | None, int]:
+    """Write the lines that the recogniser must still read; return their list, if it has any, and their number.
+
+    Raises:
+        DataError: lines cannot be drawn, or the user's list cannot be read.
+    """
+    known = inspection.plan.characters()
+    if inspection.plan.base.charset is not None:
+        known &= set(inspection.plan.base.charset.characters)
+    file = inspection.general
+    if file is None:
+        file = inspection.out / "general" / "train_list.txt"
+        _draw(inspection.lines(sorted(known)), file.parent, GENERAL_LINES)
+    lines = (line for line in read_label_file(file) if line.label and known.issuperset(line.label))
+    label_file = inspection.out / "general.txt"
+    count = write_label_file(label_file, ((line.images[0], line.label) for line in lines))
+    return (Data(file.parent, label_file) if count else None), count

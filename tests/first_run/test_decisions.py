@@ -1,0 +1,146 @@
+"""What follows from the samples: dictionary, sizes, batch and steps; and the config that says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ppocr_ext.config import load
+from ppocr_ext.data.batches import batch_size_key
+from ppocr_ext.errors import DataError
+from ppocr_ext.first_run import decisions
+from ppocr_ext.first_run.bases import Base, covering_weights, open_base, small_base
+from ppocr_ext.first_run.config_text import Data, config_text
+from ppocr_ext.first_run.decisions import Facts, Plan
+
+WORDS = Facts(
+    5_000, dict.fromkeys("abcdefgh", 100), [2, 6, 12, 14, 15], {n: n + 2 for n in range(1, 16)}, [1, 3, 6]
+)
+PLATES = Facts(1_300, dict.fromkeys("0123456789AB", 300), [10, 10, 10, 10, 10], {10: 14}, [4.5, 4.6, 4.7])
+
+
+def decide(facts: Facts, base: Base, **options: Any) -> Plan:
+    return decisions.decide(facts, base, Path("my"), **options)
+
+
+def width(plan: Plan) -> int:
+    return plan["RecResizeImg.image_shape"][2]
+
+
+def is_stretched(plan: Plan) -> bool:
+    return any(row[:2] == ("RecResizeImg.padding", False) for row in plan.decisions)
+
+
+def official(tmp_path: Path, name: str = "en_PP-OCRv5_mobile_rec") -> Base:
+    return open_base(name, tmp_path)
+
+
+def test_lines_of_one_length_with_few_frames_are_stretched() -> None:
+    plates, words = decide(PLATES, small_base()), decide(WORDS, small_base())
+    assert (width(plates), is_stretched(plates)) == (240, True)
+    assert (width(words), is_stretched(words)) == (192, False)
+
+
+def test_images_are_wide_enough_for_the_label_that_needs_most_frames() -> None:
+    doubled = WORDS._replace(frames={15: 29}, ratios=[1, 2, 2.5])
+    assert width(decide(doubled, small_base())) >= 8 * 29
+
+
+@pytest.mark.parametrize(
+    ("facts", "lengths"),
+    [
+        (WORDS, 17),  # 15, and 2 for NRTR
+        (WORDS._replace(lengths=[2, 6, 12, 14, 300]), 30),  # one very long label does not widen the network
+    ],
+)
+def test_the_longest_label_fits_unless_it_is_alone(facts: Facts, lengths: int) -> None:
+    assert decide(facts, small_base()).longest == lengths - 2
+
+
+@pytest.mark.parametrize("samples", [15, 60, 300, 1_000, 50_000])
+def test_an_epoch_has_at_least_twenty_steps(samples: int, tmp_path: Path) -> None:
+    for base, can_draw in ((small_base(), False), (official(tmp_path), True)):
+        plan = decide(WORDS._replace(samples=samples), base, can_draw=can_draw)
+        batch = plan[batch_size_key(base.config)]
+        assert batch >= 1 and samples // batch >= min(20, samples // 4)
+        assert plan.steps == plan["Global.epoch_num"] * (samples // batch)
+        assert plan.steps > plan["Global.eval_batch_step"][1] > 0
+
+
+def test_few_lines_without_weights_are_trained_beside_drawn_ones(tmp_path: Path) -> None:
+    plan = decide(PLATES, small_base())
+    assert (plan.drawn, plan.repeats) == (8_700, 2)
+    assert decide(PLATES._replace(samples=100), small_base()).repeats == 33
+    assert decide(PLATES._replace(samples=20_000), small_base()).drawn == 0
+    assert decide(PLATES, official(tmp_path)).drawn == 0
+
+
+def test_the_dictionary_of_the_base_stays_grows_or_is_cut(tmp_path: Path) -> None:
+    base = official(tmp_path)
+    assert base.charset is not None
+    own = base.charset.characters[:-1]  # the space is added
+    assert decide(WORDS, base).dictionary is None
+    grown = decide(WORDS._replace(characters={"a": 3, "鳥": 1, " ": 2}), base)
+    assert grown.dictionary == (*own, "鳥") and grown["Global.use_space_char"]
+    assert "1 new: 鳥" in grown.decisions[0].why and grown["Metric.ignore_space"] is False
+    cut = decide(WORDS, base, characters="0123456789abcdefgh")
+    assert (
+        cut.dictionary == tuple(c for c in own if c in "0123456789abcdefgh") and " " not in cut.characters()
+    )
+    with pytest.raises(DataError) as raised:
+        decide(WORDS, base, characters="xyz")
+    assert raised.value.code == "no_characters"
+    assert decide(WORDS, small_base()).dictionary == tuple("abcdefgh")
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("Hello 42!", "en_PP-OCRv5_mobile_rec"),
+        ("Привет", "eslav_PP-OCRv5_mobile_rec"),
+        ("สวัสดี", "th_PP-OCRv5_mobile_rec"),
+        ("训练", "PP-OCRv5_mobile_rec"),
+        ("안녕", "korean_PP-OCRv5_mobile_rec"),
+    ],
+)
+def test_the_smallest_official_network_that_knows_all_characters_comes_first(text: str, first: str) -> None:
+    covers = covering_weights(text)
+    assert (covers[0][0].name, covers[0][1]) == (first, 1.0)
+    assert [share for _, share in covers] == sorted((share for _, share in covers), reverse=True)
+
+
+def test_wide_lines_widen_an_official_network_with_its_frames(tmp_path: Path) -> None:
+    wide = WORDS._replace(lengths=[10, 40, 60, 60, 60], frames={60: 63}, ratios=[4, 12, 20])
+    plan = decide(wide, official(tmp_path))
+    values = {row.key: row.value for row in plan.decisions}
+    assert values["RecResizeImg.image_shape"] == [3, 48, 960]
+    assert values["Train.sampler.scales"] == [[960, 32], [960, 48], [960, 64]]
+    assert values["Architecture.Backbone.train_frames"] == "width"
+    other = {row.key for row in decide(wide, official(tmp_path, "ch_RepSVTR_rec")).decisions}
+    assert "Train.sampler.scales" in other and "Architecture.Backbone.train_frames" not in other
+    keys = {row.key for row in decide(WORDS, official(tmp_path)).decisions}
+    assert not keys & {"Train.sampler.scales", "Architecture.Backbone.train_frames"}
+
+
+@pytest.mark.parametrize("name", ["small", "en_PP-OCRv5_mobile_rec", "PP-OCRv3_mobile_rec", "ch_RepSVTR_rec"])
+@pytest.mark.parametrize("facts", [WORDS, PLATES])
+def test_the_config_is_short_and_says_what_was_decided(name: str, facts: Facts, tmp_path: Path) -> None:
+    base = small_base() if name == "small" else open_base(name, tmp_path)
+    plan = decide(facts, base)
+    train = Data(tmp_path / "a: b", tmp_path / "train.txt")
+    text = config_text(
+        plan, train, Data(tmp_path / "no", tmp_path / "true"), tmp_path, "ppocr-ext init 'x\ny'"
+    )
+    assert len(text.splitlines()) <= 30 and text.splitlines()[1].startswith("_BASE_: ")
+    (tmp_path / "config.yml").write_text(text, encoding="utf-8")
+    config: Any = load(tmp_path / "config.yml")
+    assert config.at("Train.dataset.data_dir") == str(tmp_path / "a: b")
+    assert config.at("Eval.dataset.label_file_list") == (str(tmp_path / "true"),)
+    for row in plan.decisions:
+        if not row.key.startswith("RecResizeImg"):
+            assert config.at(row.key) == (tuple(row.value) if isinstance(row.value, list) else row.value)
+    assert config.at("Eval.dataset.transforms.RecResizeImg.image_shape")[2] == width(plan)
+    assert config.at("Eval.dataset.transforms.RecResizeImg.padding", True) is not is_stretched(plan)
+    assert config.at("Global.pretrained_model", None) == base.weights

@@ -1,0 +1,235 @@
+"""`ppocr-ext init` as a user calls it: what it says, what it writes, and that the config is ready to train."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+from saved_runs import save_run
+from tiny_runs import captchas, tiny
+
+from ppocr_ext import inspect_data
+from ppocr_ext.cli.main import main
+from ppocr_ext.config import load
+from ppocr_ext.data.label_file import read_label_file, write_label_file
+from ppocr_ext.first_run import decisions, writing
+
+__all__ = ["captchas", "tiny"]
+
+
+@pytest.fixture(autouse=True)
+def fewer_drawn_lines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(decisions, "DRAWN", 40)
+    monkeypatch.setattr(writing, "GENERAL_LINES", 6)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def photos(captchas: Path, tmp_path: Path) -> Path:
+    """34 images of 4 to 6 digits in one folder, with one list."""
+    folder = tmp_path / "photos"
+    rows = []
+    for split in ("train", "val"):
+        for line in read_label_file(captchas / f"{split}_list.txt"):
+            name = f"{split}_{Path(line.images[0]).name}"
+            folder.mkdir(exist_ok=True)
+            (folder / name).write_bytes((captchas / line.images[0]).read_bytes())
+            rows.append((name, line.label))
+    write_label_file(folder / "labels.txt", rows)
+    return folder
+
+
+def digest(folder: Path, left_out: tuple[str, ...] = ()) -> dict[str, str]:
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in left_out)
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def labels(file: Path) -> dict[str, str]:
+    return {line.images[0]: line.label for line in read_label_file(file)}
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
+    code = main([str(word) for word in words])
+    captured = capsys.readouterr()
+    assert code == 0, captured.err
+    return captured.out
+
+
+def test_from_nothing_to_a_config_that_passes_its_check(
+    photos: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = digest(photos)
+    text = said(capsys, "init", photos)
+    assert "samples: 34 usable" in text and "ppocr-ext train -c my/config.yml" in text
+    assert text.index("recognised: tsv (labels.txt)") < text.index("written:")
+    assert len(text.splitlines()) <= 40
+    train, val = labels(Path("my/train.txt")), labels(Path("my/val.txt"))
+    assert len(train) == 31 and len(val) == 3 and not set(train) & set(val)
+    assert {Path(name).name: text for name, text in (train | val).items()} == labels(photos / "labels.txt")
+    assert Path("my/dict.txt").read_text(encoding="utf-8").split() == sorted(
+        set("".join((train | val).values()))
+    )
+    assert len(Path("my/config.yml").read_text(encoding="utf-8").splitlines()) <= 30
+    assert "no issues" in said(capsys, "config", "-c", "my/config.yml", "--check")
+    assert digest(photos) == before
+
+    first = digest(Path("my"), ("init.html", "init.json"))
+    assert {"config.yml", "look.png", "mixed.txt", "drawn/train_list.txt"} <= set(first)
+    assert main(["init", str(photos)]) == 2  # the folder is there
+    assert "[folder_exists]" in capsys.readouterr().err
+    said(capsys, "init", photos, "--force")
+    again = digest(Path("my"), ("init.html", "init.json", "config.yml"))
+    assert again == {name: value for name, value in first.items() if name != "config.yml"}
+    said(capsys, "init", photos, "--force", "--seed", "2")
+    assert labels(Path("my/val.txt")) != val
+
+
+def test_looking_alone_writes_nothing(
+    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = digest(tmp_path)
+    content = json.loads(said(capsys, "init", photos, "--dry", "--json"))
+    assert content["samples"] == 34 and content["split"]["val"] == 3
+    assert {"Global.character_dict_path", "Global.epoch_num"} <= {
+        each["key"] for each in content["decisions"]
+    }
+    assert digest(tmp_path) == before
+    assert json.loads(json.dumps(inspect_data(photos).to_json())) == content
+
+
+def test_a_base_says_how_much_it_reads_as_eval_says_it(
+    photos: Path, tiny: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save_run(tiny("student").with_values({"Global.pretrained_model": "old"}), tmp_path / "run")
+    text = said(capsys, "init", photos, "--base", "run", "--characters", "0-8")
+    found = re.search(r"Before you train: ([\d.]+)% of val \((\d+) samples", text)
+    assert found is not None
+    assert set("".join(labels(Path("my/train.txt")).values())) <= set("012345678")
+    assert re.search(r"left out: \d+ unknown_char", text)
+    config = load("my/config.yml")
+    assert config.at("Architecture.pretrained_dict") is not None
+    assert config.at("Global.pretrained_model") == "run/best_accuracy"
+    assert len(labels(Path("my/general.txt"))) == 6
+    evaluated = said(capsys, "eval", "-c", "my/config.yml")
+    accuracy = re.search(r"^acc: ([\d.]+)$", evaluated, re.MULTILINE)
+    assert accuracy is not None and float(found[1]) / 100 == pytest.approx(float(accuracy[1]), abs=1e-9)
+
+
+def test_a_student_is_taught_by_a_run(
+    photos: Path, tiny: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save_run(tiny("student"), tmp_path / "run")
+    said(capsys, "init", photos, "--distill", "run", "small", "--out", "taught")
+    config = load("taught/config.yml")
+    assert config.at("Architecture.Models.Teacher.pretrained") == "run/best_accuracy"
+    assert config.at("Architecture.Models.Teacher.freeze_params") is True
+    assert "no issues" in said(
+        capsys, "config", "-c", "taught/config.yml", "--check", "-o", "Global.allow_untrained_teacher=true"
+    )
+    text = said(capsys, "init", photos, "--base", "run", "--out", "more", "--general", photos / "labels.txt")
+    assert "the run run" in text and "general 34" in text and f"general.txt --data-dir {photos}" in text
+    text = said(capsys, "init", photos, "--distill", "ch_SVTRv2_rec", "ch_RepSVTR_rec", "--out", "official")
+    assert "weights get ch_SVTRv2_rec && ppocr-ext weights get ch_RepSVTR_rec" in text
+    assert load("official/config.yml").at("Architecture.Models.Student.pretrained") == "ch_RepSVTR_rec"
+
+
+def test_lmdbs_for_train_and_val_are_read_as_they_are(
+    photos: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(decisions, "DRAWN", 0)
+    words = ("--label-files", photos / "labels.txt", "--data-dir", photos)
+    for split in ("train", "val"):
+        said(capsys, "make-lmdb", *words, "--out", f"sets/{split}")
+    said(capsys, "init", "sets")
+    assert load("my/config.yml").at("Eval.dataset.data_dir") == "sets/val" and not Path("my/val.txt").exists()
+    assert main(["config", "-c", "my/config.yml", "--check"]) == 0
+    said(capsys, "init", "sets/train", "--out", "one")
+    assert all((Path("one") / name).is_file() for name in labels(Path("one/train.txt")))
+
+
+@pytest.fixture
+def pages(photos: Path, tmp_path: Path) -> Path:
+    """Twelve pages of PPOCRLabel with three lines each, one of them illegible."""
+    folder = tmp_path / "pages"
+    folder.mkdir()
+    images = iter(list(labels(photos / "labels.txt").items())[:24])
+    lines = []
+    for number in range(12):
+        page = np.full((300, 400, 3), 200, np.uint8)
+        boxes = []
+        for row in range(2):
+            name, text = next(images)
+            image = cv2.imread(str(photos / name))
+            top, height, width = 20 + 90 * row, *image.shape[:2]
+            page[top : top + height, 30 : 30 + width] = image
+            corners = [[30, top], [30 + width, top], [30 + width, top + height], [30, top + height]]
+            boxes.append({"transcription": text, "points": corners, "difficult": False})
+        boxes.append(
+            {"transcription": "###", "points": [[1, 200], [90, 200], [90, 230], [1, 230]], "difficult": True}
+        )
+        cv2.imwrite(str(folder / f"page {number}.jpg"), page)
+        lines.append(f"pages/page {number}.jpg\t{json.dumps(boxes)}")
+    (folder / "Label.txt").write_text("\r\n".join(lines) + "\r\n", encoding="utf-8")
+    return folder
+
+
+def test_pages_are_cut_and_their_lines_stay_together(pages: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (pages / "page 3.jpg").write_bytes(b"no image")
+    text = said(capsys, "init", pages)
+    assert "by page" in text and "12 of 36 texts are skipped: illegible" in text
+    assert "left out: 2 broken_image" in text
+    train, val = labels(Path("my/train.txt")), labels(Path("my/val.txt"))
+    assert len(train) + len(val) == 22
+    assert all((Path("my") / name).is_file() for name in train | val)
+    on_page = [{name.rpartition("_")[0] for name in part} for part in (train, val)]
+    assert not on_page[0] & on_page[1]
+    assert main(["config", "-c", "my/config.yml", "--check"]) == 0
+
+
+def test_a_page_shows_labels_as_text(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [
+        (name, text if number else "<b>&\u202e")
+        for number, (name, text) in enumerate(labels(photos / "labels.txt").items())
+    ]
+    write_label_file(photos / "labels.txt", rows)
+    (photos / rows[5][0]).write_bytes(b"broken")
+    text = said(capsys, "init", photos, "--out", photos / "my")
+    assert "left out: 1 broken_image" in text and "characters occur only once: <" in text
+    assert "\u202e" not in text
+    assert "samples: 34 usable" in said(capsys, "init", photos, "--dry")  # what the first one drew is no data
+    page = (photos / "my" / "init.html").read_text(encoding="utf-8")
+    assert "<b>&" not in page and "http" not in page.replace("http-equiv", "")
+    assert "As the network sees the images" in page
+
+
+def bad_folders(tmp_path: Path, photos: Path) -> Iterator[tuple[list[str], str]]:
+    (tmp_path / "empty").mkdir()
+    yield ["empty"], "no_samples"
+    yield ["nowhere"], "missing_folder"
+    few = tmp_path / "few"
+    few.mkdir()
+    for name, text in list(labels(photos / "labels.txt").items())[:3]:
+        (few / name).write_bytes((photos / name).read_bytes())
+        (few / Path(name).with_suffix(".txt")).write_text(text, encoding="utf-8")
+    yield ["few"], "too_few_samples"
+    yield ["photos", "--characters", "xyz"], "no_characters"
+    yield ["photos", "--base", "nothing"], "no_run"
+    yield ["photos", "--base", "a", "--distill", "b", "small"], "bad_arguments"
+    yield ["photos", "--format", "tsvv"], "bad_value"
+    (photos / "other.csv").write_text("image,text\ntrain_000000.png,other\n", encoding="utf-8")
+    yield ["photos"], "ambiguous_data"
+
+
+def test_bad_input_is_named(tmp_path: Path, photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words, code in bad_folders(tmp_path, photos):
+        assert main(["init", *words]) == 2
+        text = capsys.readouterr().err
+        assert f"[{code}]" in text and "internal error" not in text, text
+    assert not Path("my").exists()

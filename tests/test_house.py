@@ -12,14 +12,14 @@ from ppocr_ext import errors
 MODULES = house.modules()
 # A change that needs more raises them in its own commit, and says what for.
 MOST = {
-    "working statements": 20_344,
-    "all statements": 25_950,
-    "tokens": 283_646,
-    "files": 250,
-    "lines of tests": 42_737,
-    "lines of tools": 7_107,
-    "words of English prose": 17_849,
-    "words of tables": 6_090,
+    "working statements": 21_544,
+    "all statements": 27_276,
+    "tokens": 302_911,
+    "files": 236,
+    "lines of tests": 37_880,
+    "lines of tools": 5_308,
+    "words of English prose": 18_524,
+    "words of tables": 6_163,
     "pages": 14,
 }
 ERRORS = {

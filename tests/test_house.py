@@ -12,14 +12,14 @@ from ppocr_ext import errors
 MODULES = house.modules()
 # A change that needs more raises them in its own commit, and says what for.
 MOST = {
-    "working statements": 21_544,
-    "all statements": 27_276,
-    "tokens": 302_911,
+    "working statements": 21_547,
+    "all statements": 27_279,
+    "tokens": 303_001,
     "files": 236,
-    "lines of tests": 37_880,
+    "lines of tests": 37_882,
     "lines of tools": 5_308,
-    "words of English prose": 18_524,
-    "words of tables": 6_163,
+    "words of English prose": 18_549,
+    "words of tables": 6_181,
     "pages": 14,
 }
 ERRORS = {

@@ -12,9 +12,9 @@ from ppocr_ext import errors
 MODULES = house.modules()
 # A change that needs more raises them in its own commit, and says what for.
 MOST = {
-    "working statements": 21_547,
-    "all statements": 27_279,
-    "tokens": 303_001,
+    "working statements": 21_551,
+    "all statements": 27_284,
+    "tokens": 303_043,
     "files": 236,
     "lines of tests": 37_882,
     "lines of tools": 5_308,

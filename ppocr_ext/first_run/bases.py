@@ -88,7 +88,7 @@ def open_base(name: str, out: Path) -> Base:
         )
     config = recogniser_config(folder, [] if path.is_dir() else [setting("Global.checkpoints", prefix)])
     single, sub_model = single_recogniser(config, None)
-    weights = str(single.at("Global.checkpoints", None) or single.at("Global.pretrained_model"))
+    weights = str(single.settings.checkpoints or single.settings.pretrained_model)
     charset = resolve_charset(config, _find_file)
     if sub_model is None:
         files = (os.path.relpath((folder / "config.yml").resolve(), out.resolve()),)

@@ -51,7 +51,7 @@ def config_text(plan: Plan, train: Data, val: Data, out: Path, command: str) -> 
         *(row for row in plan.decisions if not row.key.startswith("RecResizeImg")),
         Decision("Train.loader.shuffle", True),
     ]
-    if base.config.at("Global.checkpoints", None) is not None:
+    if base.config.settings.checkpoints is not None:
         rows.append(Decision("Global.checkpoints", None))
     if base.charset is not None and base.weights is not None and not is_official(base.weights):
         rows.append(Decision("Architecture.pretrained_dict", str(base.charset.path), "of the weights"))

@@ -165,13 +165,21 @@ def table_records(listing: Listing, file: str) -> Iterator[tuple[str, dict[str, 
     Raises:
         DataError: it is not CSV, or as :meth:`Listing.lines`.
     """
-    csv.field_size_limit(MAX_RECORD_BYTES)
     delimiter, names = _header(listing, file)
     reader = csv.DictReader(listing.lines(file), names, delimiter=delimiter, skipinitialspace=True)
     with reading(file):
-        next(reader)
-        for record in reader:
+        _next_record(reader)
+        while (record := _next_record(reader)) is not None:
             yield f"{file}:{reader.line_num}", record
+
+
+def _next_record(reader: csv.DictReader[str]) -> dict[str, Any] | None:
+    """Return the next row, None at the end; the limit of a cell is one of the process, and too low for a page."""
+    before = csv.field_size_limit(MAX_RECORD_BYTES)
+    try:
+        return next(reader, None)
+    finally:
+        csv.field_size_limit(before)
 
 
 def _read_table(listing: Listing, file: str) -> Iterator[Row | Skipped]:

@@ -18,8 +18,8 @@ MOST = {
     "files": 236,
     "lines of tests": 37_882,
     "lines of tools": 5_308,
-    "words of English prose": 18_549,
-    "words of tables": 6_181,
+    "words of English prose": 18_556,
+    "words of tables": 6_194,
     "pages": 14,
 }
 ERRORS = {

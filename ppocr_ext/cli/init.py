@@ -8,10 +8,14 @@ import logging
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ppocr_ext.cli.options import add_host_argument
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.messages import LOG, for_people
+
+if TYPE_CHECKING:
+    from ppocr_ext.first_run.inspect import Inspection
 
 EPILOG = """\
 examples:
@@ -76,26 +80,14 @@ def run(args: argparse.Namespace) -> int:
     """Run the command; return the exit code."""
     from ppocr_ext.charset import characters_in
     from ppocr_ext.first_run.inspect import inspect_source
-    from ppocr_ext.first_run.report import (
-        decision_lines,
-        finding_lines,
-        next_commands,
-        page_text,
-        result_lines,
-        source_lines,
-    )
-    from ppocr_ext.first_run.writing import require_free, write_first_run
-    from ppocr_ext.sources.listing import RECORD
+    from ppocr_ext.first_run.report import decision_lines, finding_lines, source_lines
+    from ppocr_ext.first_run.writing import require_free
     from ppocr_ext.sources.recognise import recognise
-
-    def say(lines: Iterable[str]) -> None:
-        for line in lines:
-            print(for_people(line), file=sys.stderr if args.json else sys.stdout, flush=True)
 
     if not args.dry and not args.force:
         require_free(args.out)
     source = recognise(args.data, format=args.format, labels=args.labels, text_from_name=args.text_from_name)
-    say(source_lines(source))
+    _say(args, source_lines(source))
     inspection = inspect_source(
         source,
         args.out,
@@ -107,38 +99,49 @@ def run(args: argparse.Namespace) -> int:
         test=args.test,
         seed=args.seed,
     )
-    say((*finding_lines(inspection), "decisions:", *decision_lines(inspection)))
+    _say(args, (*finding_lines(inspection), "decisions:", *decision_lines(inspection)))
     content = inspection.to_json()
     if args.dry:
-        say(["nothing was written (--dry)"])
+        _say(args, ["nothing was written (--dry)"])
     else:
-        files = write_first_run(inspection, args.again)
-        from ppocr_ext.host.complete import import_paddle
-
-        import_paddle()
-        from ppocr_ext.first_run.trial import try_config
-        from ppocr_ext.host import open_host
-        from ppocr_ext.run.logs import quiet_host
-
-        quiet_host(open_host(args.host).logger)
-        level = LOG.level
-        LOG.setLevel(logging.WARNING)  # the result says what evaluations log
-        try:
-            trial = try_config(inspection, files, args.host)
-        finally:
-            LOG.setLevel(level)
-        commands = next_commands(inspection, files)
-        say(result_lines(inspection, files, trial))
-        content |= {
-            "written": files.counts,
-            "left_out": files.left_out,
-            "before_training": trial.numbers,
-            "commands": commands,
-        }
-        content["notes"] += [*files.notes, *filter(None, [trial.note])]
-        write_text(args.out / "init.html", page_text(inspection, files, trial))
-        write_text(args.out / RECORD, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
-        say([f"page: {args.out / 'init.html'}", "next:", *(f"  {each}" for each in commands)])
+        _write(args, inspection, content)
     if args.json:
         print(json.dumps(content, indent=1, ensure_ascii=False))
     return 0
+
+
+def _say(args: argparse.Namespace, lines: Iterable[str]) -> None:
+    for line in lines:
+        print(for_people(line), file=sys.stderr if args.json else sys.stdout, flush=True)
+
+
+def _write(args: argparse.Namespace, inspection: Inspection, content: dict[str, Any]) -> None:
+    """Write the files, try the config, and print what that shows; add it to ``content``."""
+    from ppocr_ext.first_run.report import next_commands, page_text, result_lines
+    from ppocr_ext.first_run.writing import write_first_run
+    from ppocr_ext.sources.listing import RECORD
+
+    files = write_first_run(inspection, args.again)
+    from ppocr_ext.host.complete import import_paddle
+
+    import_paddle()
+    from ppocr_ext.first_run.trial import try_config
+    from ppocr_ext.host import open_host
+    from ppocr_ext.run.logs import quiet_host
+
+    quiet_host(open_host(args.host).logger)
+    level = LOG.level
+    LOG.setLevel(logging.WARNING)  # the result says what evaluations log
+    try:
+        trial = try_config(inspection, files, args.host)
+    finally:
+        LOG.setLevel(level)
+    commands = next_commands(inspection, files)
+    _say(args, result_lines(inspection, files, trial))
+    counts = {"written": files.counts, "left_out": files.left_out}
+    content |= {**counts, "before_training": trial.numbers, "commands": commands}
+    content["notes"] += [*files.notes, *filter(None, [trial.note])]
+    write_text(args.out / "init.html", page_text(inspection, files, trial))
+    write_text(args.out / RECORD, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    page = args.out / "init.html"
+    _say(args, [f"page: {page}", "next:", *(f"  {each}" for each in commands)])

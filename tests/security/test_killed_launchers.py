@@ -84,7 +84,8 @@ def test_processes_end_with_who_started_them(
             os.kill(pid, signal.SIGKILL)
     process.wait()
     assert (
-        "launcher of this process, or the command that started it, has ended" in (run / "train.log").read_text()
+        "launcher of this process, or the command that started it, has ended"
+        in (run / "train.log").read_text()
     )
     wait_for(lambda: is_free(run))  # the system frees a lock a little after the end of a process
     if not hangs:  # they had the time to save

@@ -12,11 +12,11 @@ from ppocr_ext import errors
 MODULES = house.modules()
 # A change that needs more raises them in its own commit, and says what for.
 MOST = {
-    "working statements": 21_556,
-    "all statements": 27_294,
-    "tokens": 303_134,
+    "working statements": 21_567,
+    "all statements": 27_305,
+    "tokens": 303_275,
     "files": 236,
-    "lines of tests": 37_883,
+    "lines of tests": 37_891,
     "lines of tools": 5_308,
     "words of English prose": 18_556,
     "words of tables": 6_194,

@@ -64,7 +64,10 @@ def _range(values: Sequence[float]) -> str:
 
 
 def _finding(finding: Finding) -> str:
-    examples = (f"{place}: '{text}'" if text else place for place, text in finding.examples[:_SHOWN])
+    # the details of skipped texts are in quotes already
+    quoted = (text if text.startswith(("'", '"')) else f"'{text}'" for _, text in finding.examples)
+    pairs = zip(finding.examples, quoted, strict=True)
+    examples = [f"{place}: {shown}" if text else place for (place, text), shown in pairs][:_SHOWN]
     return f"{finding.level}: {finding.message} ({', '.join(examples)}). Fix: {finding.fix}"
 
 

@@ -15,7 +15,7 @@ from operator import or_
 from typing import Any, NamedTuple
 
 from ppocr_ext.sources.samples import Sample
-from ppocr_ext.survey.findings import Finding, Level, Spread, Tally, spread_of
+from ppocr_ext.survey.findings import Finding, Level, Spread, Tally, shown, spread_of
 
 _REMEMBERED = 200_000  # images whose texts are compared, and groups whose splits are
 
@@ -288,6 +288,7 @@ class TextSurvey:
         self._tally = Tally()
         self._texts: dict[int, int] = {}  # digest of the image's name -> digest of its text
         self._splits: dict[str, str] = {}  # group -> split of its first sample
+        self._distinct: set[str] = set()  # texts, at most two
 
     def add(self, sample: Sample) -> None:
         """Take the next sample."""
@@ -296,6 +297,8 @@ class TextSurvey:
         if len(text) > self._longest[0]:
             self._longest = (len(text), sample.place)
         self._characters.update(text)
+        if len(self._distinct) < 2:
+            self._distinct.add(text)
         try:
             doubts = set(map(self._doubts.__getitem__, text))
         except KeyError:
@@ -341,6 +344,16 @@ class TextSurvey:
         counts = self._characters
         total = self._lengths.total()
         rarest = sorted(counts, key=counts.__getitem__)[:10]
+        findings = [
+            self._tally.finding(rule.code, rule.level, total, f"labels {rule.what}", rule.fix)
+            for rule in RULES
+            if self._tally.counts[rule.code] and rule.data(counts)
+        ]
+        if total > 1 and len(self._distinct) == 1:
+            examples = ((self._longest[1], shown(min(self._distinct))),)
+            fix = "A network learns nothing from one text: give the texts of the images."
+            what = f"all {total:,} labels are the same text"
+            findings.append(Finding("one_text", "warning", total, 1.0, examples, what, fix))
         return TextReport(
             samples=total,
             single=self._lengths[1],
@@ -348,11 +361,7 @@ class TextSurvey:
             longest=self._longest,
             characters=dict(counts.most_common()),
             rarest=tuple((each, counts[each], self._first[each]) for each in rarest),
-            findings=tuple(
-                self._tally.finding(rule.code, rule.level, total, f"labels {rule.what}", rule.fix)
-                for rule in RULES
-                if self._tally.counts[rule.code] and rule.data(counts)
-            ),
+            findings=tuple(findings),
         )
 
 

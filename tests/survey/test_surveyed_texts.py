@@ -238,3 +238,11 @@ def test_wrong_labels_come_first(kind: str, margin: float) -> None:
 def test_losses_that_are_no_numbers() -> None:
     assert likely_wrong([1.0, float("nan"), float("inf"), 5.0], [1, 1, 1, 0]).tolist() == [2, 3, 0, 1]
     assert likely_wrong([], []).tolist() == []
+
+
+@pytest.mark.parametrize(("texts", "codes"), [(["same"] * 3, ["one_text"]), (["same", "same", "other"], [])])
+def test_one_text_for_all_images_is_named(texts: list[str], codes: list[str]) -> None:
+    survey = TextSurvey()
+    for number, text in enumerate(texts):
+        survey.add(Sample(f"{number}.png", text, f"list.txt:{number}"))
+    assert [finding.code for finding in survey.report().findings] == codes

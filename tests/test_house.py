@@ -19,7 +19,7 @@ MOST = {
     "lines of tests": 37_891,
     "lines of tools": 5_308,
     "words of English prose": 18_556,
-    "words of tables": 6_194,
+    "words of tables": 6_204,
     "pages": 14,
 }
 ERRORS = {

@@ -96,7 +96,7 @@ setup(
     extras_require=EXTRAS,
     entry_points={"console_scripts": ["ppocr-ext = ppocr_ext.cli.main:main"]},
     classifiers=[
-        "Development Status :: 4 - Beta",
+        "Development Status :: 5 - Production/Stable",
         "Intended Audience :: Developers",
         "Operating System :: POSIX :: Linux",
         "Programming Language :: Python :: 3.10",

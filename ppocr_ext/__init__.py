@@ -11,7 +11,7 @@ if _TYPE_CHECKING:
     from ppocr_ext.first_run.inspect import inspect_data as inspect_data
     from ppocr_ext.recognition.recognizer import Recognizer as Recognizer
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 # Imported at the first use, since they need NumPy and OpenCV.
 _LAZY = {
     "Recognizer": "ppocr_ext.recognition.recognizer",

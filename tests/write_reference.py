@@ -67,7 +67,7 @@ subclass of `ppocr_ext.loop.events.Hook`; its methods are called at each step, e
 
 ### Public names
 
-If one is moved or removed, the [changelog](changelog.md) names it. All other names may change without notice.
+The [changelog](changelog.md#what-is-public) says which versions may change them. All others may change without notice.
 
 | module | names |
 |---|---|
@@ -78,7 +78,7 @@ COMMANDS_TEXT = """## Commands
 error. [Bad input](errors.md) lists the exit codes.
 """
 PUBLIC = {
-    "ppocr_ext": "Recognizer",
+    "ppocr_ext": "Recognizer inspect_data",
     "ppocr_ext.charset": "Charset",
     "ppocr_ext.config": "load with_class_counts",
     "ppocr_ext.data.preflight": "check_label_files check_lmdbs",

@@ -6,6 +6,7 @@ import argparse
 import importlib
 import importlib.metadata
 import importlib.util
+import json
 import math
 import os
 import platform
@@ -28,7 +29,7 @@ EPILOG = """\
 examples:
   ppocr-ext doctor
   ppocr-ext doctor --host ~/PaddleOCR         would this checkout do?
-
+  ppocr-ext doctor --json                     all of it as JSON, for the report of a fault
   ppocr-ext doctor --components               which networks, losses, … a config can name, ours and the host's
 
 exit code: 0 training can run, 1 it cannot.
@@ -88,6 +89,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="list the components that a config can name, ours and the host's",
     )
+    parser.add_argument("--json", action="store_true", help="print the checks as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -101,6 +103,10 @@ def run(args: argparse.Namespace) -> int:
         groups["devices"] = check_devices()
         groups["training step"] = check_training_step(args.debug, args.host)
     failures = _failures(groups)
+    if args.json:
+        checks = {title: [each._asdict() for each in results] for title, results in groups.items()}
+        print(json.dumps({"ppocr_ext": __version__, "can_train": not failures, "checks": checks}, indent=2))
+        return int(failures > 0)
     verdict = f"Training cannot run: {failures} to fix, see FAIL below." if failures else "Training can run."
     print(f"ppocr-ext {__version__}: {verdict}")
     for title, results in groups.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import importlib.util
+import json
 import os
 import re
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from ppocr_ext import __version__
 from ppocr_ext.cli import doctor
 from ppocr_ext.cli.doctor import CheckResult
 from ppocr_ext.cli.main import main
@@ -119,6 +121,15 @@ def test_a_host_that_is_not_there_is_exit_1(capsys: pytest.CaptureFixture[str], 
     assert "FAIL  --host names" in shown and "nowhere, which is not a folder" in shown
     assert "pip install 'paddleocr>=2.10,<3'" in shown
     assert "Training cannot run: 1 to fix, see FAIL below." in shown.splitlines()[0]
+
+
+def test_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["doctor", "--json", "--host", str(tmp_path / "nowhere")]) == 1
+    said = json.loads(capsys.readouterr().out)
+    assert (said["ppocr_ext"], said["can_train"]) == (__version__, False)
+    assert {each["level"] for each in said["checks"]["installed"]} <= {"ok", "note"}
+    (host,) = said["checks"]["host"]
+    assert host["level"] == "FAIL" and "nowhere" in host["text"]
 
 
 def test_an_installation_that_is_whole(capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,6 +25,12 @@ def config_packages() -> list[str]:
     return ["ppocr_ext.configs", *(f"ppocr_ext.configs.{folder}" for folder in folders)]
 
 
+def long_description() -> str:
+    """README.md for a package page, where pictures and links into the repository lead nowhere; their texts stay."""
+    text = re.sub(r"^!\[.*\n+", "", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return re.sub(r"\[([^\]]*)\]\((?!https?:)[^)]*\)", r"\1", text)
+
+
 INSTALL_REQUIRES = [
     # 2.9.1 and 2.10.0 hold the training loop that we run in; from 3.0 on the wheel holds no `ppocr` and no
     # `tools/program.py`. 2.10.0 is what pip takes; 2.9.1 needs numpy<2 (it says so itself, and its imgaug fails
@@ -84,7 +90,7 @@ setup(
     name="ppocr-ext",
     version=version(),
     description="Distil and fine-tune PaddleOCR text recognisers from a plain pip install",
-    long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
+    long_description=long_description(),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     license_files=["LICENSE"],

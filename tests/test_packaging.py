@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -32,6 +33,12 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_name_and_version() -> None:
     assert setup_py("--name", "--version").split() == ["ppocr-ext", __version__]
+
+
+def test_a_package_page_has_no_links_into_the_repository() -> None:
+    text = setup_py("--long-description")
+    assert re.findall(r"\]\((?!https?:)[^)]*\)", text) == []
+    assert "](https://" in text and "class counts follow the dictionary" in text
 
 
 def test_only_the_package_is_built(built: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import benchmark
@@ -17,7 +17,7 @@ from ppocr_ext.config.yaml_io import read_value
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-PAGES = sorted([*ROOT.glob("README*.md"), *DOCS.rglob("*.md")])
+PAGES = sorted([*ROOT.glob("README*.md"), *ROOT.glob(".github/*.md"), *DOCS.rglob("*.md")])
 ENGLISH = sorted(DOCS.glob("*.md"))
 GENERATED = ("errors.md", "reference.md")  # English alone
 
@@ -71,9 +71,9 @@ def test_yaml_examples_are_read() -> None:
         assert read_value(text, Place(place, place)).is_mapping, place
 
 
-def commands(page: Path) -> Iterator[list[str]]:
-    """Words of every command line of ours in the page's shell blocks."""
-    for block in blocks(page, "bash"):
+def commands(shell_blocks: Iterable[str]) -> Iterator[list[str]]:
+    """Words of every command line of ours in blocks of shell commands."""
+    for block in shell_blocks:
         joined = block.replace("\\\n", " ")
         for line in joined.splitlines():
             for part in re.split(r"&&|\||;", line):
@@ -98,11 +98,11 @@ def refuse(self: argparse.ArgumentParser, message: str) -> None:
     raise RefusalError(f"{self.prog}: {message}")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_commands_are_ones_that_the_parsers_know(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def wrong_commands(shell_blocks: Iterable[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return what the parsers have against the command lines of ours in blocks of shell commands."""
     monkeypatch.setattr(argparse.ArgumentParser, "error", refuse)
     wrong = []
-    for words in commands(page):
+    for words in commands(shell_blocks):
         name = command_name(words[0])
         if name == "benchmark":  # a script of a clone
             parser = benchmark.build_parser()
@@ -117,7 +117,12 @@ def test_commands_are_ones_that_the_parsers_know(page: Path, monkeypatch: pytest
             wrong.append(f"{reason}: {shlex.join(words)}")
             continue
         wrong += [f"no assignment: {o}" for o in getattr(args, "opt", ()) if not ASSIGNMENT.match(o)]
-    assert wrong == []
+    return wrong
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_commands_are_ones_that_the_parsers_know(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert wrong_commands(blocks(page, "bash"), monkeypatch) == []
 
 
 def test_configs_that_commands_name_are_shipped() -> None:

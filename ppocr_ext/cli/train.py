@@ -75,6 +75,13 @@ def run(args: argparse.Namespace) -> int:
     from ppocr_ext.host.complete import import_paddle
 
     import_paddle()
+    from ppocr_ext.run.team import failing_together
+
+    with failing_together():  # also for a config that cannot be read
+        return _train(args)
+
+
+def _train(args: argparse.Namespace) -> int:
     import paddle.distributed as dist
 
     from ppocr_ext.loop.session import train
@@ -90,6 +97,9 @@ def run(args: argparse.Namespace) -> int:
         overwrite=args.overwrite,
         processes=args.processes or 1,
     )
+    if dist.get_rank() != 0:  # process 0 has the folder of the run, and says what to do next
+        # After another exit code, Paddle's launcher would end process 0, which may still be writing the report.
+        return 0
     folder = folder_of(config)
     if outcome.status != "finished":
         if outcome.signal is None:
@@ -97,8 +107,6 @@ def run(args: argparse.Namespace) -> int:
         if (folder / "latest.pdparams").is_file():
             again = "" if args.processes is None else f" --processes {args.processes}"
             LOG.info("resume with: %s%s", run_command("train", folder / "latest", args.host), again)
-        if dist.get_rank() != 0:
-            return 0  # Paddle's launcher would end process 0, which may still be writing the report
         code = EXIT_CODES[outcome.status]
         return 128 + outcome.signal if code == 0 and outcome.signal is not None else code
     if outcome.reason:

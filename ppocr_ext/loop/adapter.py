@@ -35,7 +35,7 @@ from ppocr_ext.checkpoint.contents import BEST, EVALUATED, average_in, not_finit
 from ppocr_ext.checkpoint.files import keep_newest
 from ppocr_ext.checkpoint.weights import parameter_names, trained_state
 from ppocr_ext.data.sample_seeds import SCHEME
-from ppocr_ext.errors import DataError, ModelError
+from ppocr_ext.errors import DataError, ModelError, ProcessError
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, StepDone, StopRun
 from ppocr_ext.loop.signals import deferred_signals
 from ppocr_ext.loop.step import (
@@ -102,11 +102,14 @@ class HostLoop:
                     # The save found weights that are not finite.
                     if self._stop is not None and not self._stop.save_latest:
                         stop = self._stop
-            except BaseException as fault:
+            except BaseException as error:
+                fault = _cause(error)
                 try:
                     self._tell_end("failed", end_text(fault))
                 except Exception as second:  # a hook failed too; the first error stays the reason
                     LOG.warning("at the end of the run: %s", error_text(second))
+                if fault is not error:
+                    raise fault from error
                 raise
             # The caller must know of a signal in the last step or save, so that it begins no other run.
             late = None if self._stop is None else self._stop.signal
@@ -327,6 +330,7 @@ class HostLoop:
             settings=settings_of(run.config, run.preflight),
         )
         write_checkpoint(run.folder / name, {**weights, **replaced}, run.optimizer, train_state)
+        team().publish_saved(run.folder / name, position.global_step)
         if name == "latest":
             self._last_save = time.monotonic()
         if settings.keep_last is not None:
@@ -361,6 +365,15 @@ class HostLoop:
             for hook in reversed(self.hooks):
                 ends.callback(hook.on_end, outcome)
         return outcome
+
+
+def _cause(error: BaseException) -> BaseException:
+    """Return the error of another process that has caused ``error``, else ``error``."""
+    try:
+        team().blame(error)
+    except ProcessError as theirs:
+        return theirs
+    return error
 
 
 class Evaluations:

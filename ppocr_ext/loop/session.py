@@ -23,7 +23,7 @@ from ppocr_ext.loop.hooks.export_hook import ExportHook
 from ppocr_ext.loop.hooks.metric_writers import require_packages, writers_for
 from ppocr_ext.loop.hooks.metrics_log import MetricsLog, ProgressBar
 from ppocr_ext.loop.hooks.report_hook import ReportHook
-from ppocr_ext.loop.hooks.run_record import RunRecord
+from ppocr_ext.loop.hooks.run_record import RunRecord, record_loss
 from ppocr_ext.loop.hooks.weight_checks import CacheUse, TeacherCheck, WeightChange
 from ppocr_ext.loop.launch import MESSAGES, advise_processes
 from ppocr_ext.messages import LOG
@@ -31,7 +31,7 @@ from ppocr_ext.run.host_config import folder_of
 from ppocr_ext.run.logs import log_file, quiet_host, set_up_console
 from ppocr_ext.run.machine import ending_with_launcher
 from ppocr_ext.run.run import Run
-from ppocr_ext.run.team import failing_together
+from ppocr_ext.run.team import failing_together, team
 
 
 class RemoveReplaced(Hook):
@@ -121,8 +121,12 @@ def train(
             raise
         if dist.get_world_size() == 1:
             advise_processes(run)
+        loop = HostLoop(run, [*default_hooks(run), RemoveReplaced(replaced), *hooks])
+        if (watch := team().watch) is not None:
+            watch.step = lambda: loop.position.global_step
+            watch.record = lambda reason: record_loss(folder, reason, loop.position.global_step)
         try:
-            return HostLoop(run, [*default_hooks(run), RemoveReplaced(replaced), *hooks]).train()
+            return loop.train()
         except OSError as fault:
             if fault.errno == errno.ENOSPC and fault.filename is None:
                 fault.filename = str(folder)  # an error of an open stream does not name its file

@@ -27,7 +27,7 @@ from ppocr_ext.host import Host, open_host
 from ppocr_ext.issues import Issue, report_issues
 from ppocr_ext.messages import LOG
 from ppocr_ext.run.host_config import complete, folder_of, import_plugins
-from ppocr_ext.run.team import Team, team
+from ppocr_ext.run.team import Team, connect
 
 _CPU_INFO = Path("/proc/cpuinfo")
 # Numbers of options in glibc's malloc.h; Python has no names for them.
@@ -217,7 +217,7 @@ def open_context(config: Config, options: RunOptions) -> RunContext:
         folder=folder_of(resolved),
         seed=resolved.settings.seed,
         device=choose_device(resolved),
-        team=team(),
+        team=connect(),
         config_warnings=warnings,
     )
     if options.role != "predict":  # reading images must not change the generators of the user's program

@@ -42,7 +42,6 @@ from ppocr_ext.run.data_check import (
 from ppocr_ext.run.frame_counts import FrameCounts, count_frames, is_ctc_loss
 from ppocr_ext.run.host_config import host_config, settings_of, warn_of_other_settings
 from ppocr_ext.run.loader import Loader, LoaderParts, loader_parts
-from ppocr_ext.run.team import is_leader
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +92,7 @@ def open_data(
 
     Raises:
         ConfigError: this dataset or sampler cannot have views.
-        DataError: the data is not usable, does not fill a batch, or differs between machines.
+        DataError: the data is not usable, or does not fill a batch.
     """
     config = context.config
     modes = context.modes
@@ -168,7 +167,7 @@ def _loader(
 
 def _preflight(context: RunContext, frames: Mapping[str, FrameCounts]) -> dict[str, PreflightReport]:
     """Check the data in one process of each machine by :func:`ppocr_ext.run.data_check.run_preflight`."""
-    reports = context.team.once_per_machine(
+    return context.team.once_per_machine(
         "preflight",
         lambda: run_preflight(
             context.config,
@@ -181,9 +180,6 @@ def _preflight(context: RunContext, frames: Mapping[str, FrameCounts]) -> dict[s
         lambda found: {mode: _told(report) for mode, report in found.items()},
         lambda told: {mode: _heard(context, mode, content) for mode, content in told.items()},
     )
-    if is_leader() and "Train" in reports:
-        _require_same_count(context, reports["Train"])
-    return reports
 
 
 def _told(report: PreflightReport) -> dict[str, Any]:
@@ -256,17 +252,6 @@ def label_check(
     second = {"nrtr": charset.nrtr_rows, "sar": charset.sar_classes}.get(second_label_kind(transforms) or "")
     limit = unusable_limit_of(config)
     return BatchLabelCheck(layout, charset.ctc_classes, limit, second, frames, fixed_by)
-
-
-def _require_same_count(context: RunContext, report: PreflightReport) -> None:
-    count = f"{report.usable} of {report.total}"
-    first = context.team.text_of_first("usable lines", count)
-    if first != count:
-        raise DataError(
-            f"Train: {count} samples are usable on this machine, but {first} on that of process 0. Fix: put the same "
-            f"label files and images on every machine; each process takes its share of the samples by their number.",
-            code="data_differs",
-        )
 
 
 def label_file_dataset_class(

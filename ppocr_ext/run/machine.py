@@ -1,4 +1,4 @@
-"""The processes that Paddle's launcher starts on one machine: their private folder and their end; no Paddle."""
+"""The processes that Paddle's launcher starts on one machine: address, private folder, end; imports no Paddle."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import hashlib
 import os
 import signal
 import socket
+import struct
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -18,14 +20,45 @@ from ppocr_ext.messages import LOG
 _FOLDER = "PPOCR_EXT_PROCESSES_FOLDER"
 _STARTER = "PPOCR_EXT_PROCESSES_STARTER"
 _LOOK_EVERY = 1.0  # seconds between two looks at the launcher
+_SIOCGIFADDR = 0x8915  # a request of Linux: the address of an interface, at byte 20 of the answer
 _GRACE = 8  # seconds that a process has to stop after its launcher is gone
 
 
 def machine_name() -> str:
     """Return a name for this machine, or for the container in it. Processes with the same name see each other."""
     with suppress(OSError):
-        return f"{socket.gethostname()}/{Path('/proc/self/ns/pid').readlink()}"
+        boot = (
+            Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        )  # many machines are called localhost
+        return f"{socket.gethostname()}/{boot}/{Path('/proc/self/ns/pid').readlink()}"
     return socket.gethostname()
+
+
+def own_address() -> str:
+    """Return the network address that Paddle's launcher has given to this process; empty without a launcher."""
+    return os.environ.get("PADDLE_CURRENT_ENDPOINT", "").rpartition(":")[0]
+
+
+def spans_machines() -> bool:
+    """Return True if the processes of this run have several network addresses."""
+    endpoints = os.environ.get("PADDLE_TRAINER_ENDPOINTS", "").split(",")
+    return len({endpoint.rpartition(":")[0] for endpoint in endpoints}) > 1
+
+
+def interface_of(address: str) -> str | None:
+    """Return the name of the network interface with an IPv4 address or host name; None if it is not found."""
+    if sys.platform != "linux":
+        return None
+    import fcntl
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket, suppress(OSError):
+        wanted = socket.inet_aton(socket.gethostbyname(address))
+        for _, name in socket.if_nameindex():
+            with suppress(OSError):  # an interface without an address
+                request = struct.pack("256s", name.encode())
+                if fcntl.ioctl(any_socket, _SIOCGIFADDR, request)[20:24] == wanted:
+                    return name
+    return None
 
 
 def starter_environment() -> dict[str, str]:

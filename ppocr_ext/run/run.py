@@ -18,6 +18,7 @@ from ppocr_ext.issues import report_issues
 from ppocr_ext.messages import LOG
 from ppocr_ext.metrics import build_metric
 from ppocr_ext.modeling import EVAL, DistillationModel, build_model
+from ppocr_ext.run.agreement import require_agreement
 from ppocr_ext.run.compiled_models import compile_frozen
 from ppocr_ext.run.context import Role, RunContext, RunOptions, open_context, rename_section
 from ppocr_ext.run.dry_step import dry_step, same_as_before
@@ -89,6 +90,8 @@ class Run(RunContext, RunData, Training):
         views = None if cache is None else read_facts(Path(cache)).views
         # After the model, since preflight needs the number of frames of its CTC output.
         data = open_data(context, model, views)
+        if context.trains:
+            require_agreement(context, data.preflight)
         config = context.config
         decoder = context.host.build_post_process(
             config.at("PostProcess").thaw(), config.host_options(), context.charset

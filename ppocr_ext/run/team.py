@@ -1,7 +1,8 @@
 """The processes of one run, which wait for each other without a time limit, and fail together.
 
 Collectives have a time limit (30 seconds with gloo, on CPUs), which is too short for waiting while process 0 evaluates.
-Here the processes wait for counters in Paddle's store, and check at the same time that the other processes still live.
+Here the processes wait for counters in Paddle's store, and check at the same time that the other processes still live
+(``run/peers.py``). They join before anything can fail, so that an error in one of them ends all with its message.
 
 Anybody who reaches the machine can write into this store. So it never holds paths, and nothing in it is executed.
 Results that one process computes for the others of its machine are JSON files in a private folder.
@@ -12,6 +13,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import re
 import shutil
 import socket
 import time
@@ -27,20 +29,21 @@ from paddle.base import core
 
 from ppocr_ext.errors import PPOCRExtError, ProcessError
 from ppocr_ext.host.facade import replaced_globals
-from ppocr_ext.io.atomic import is_running, write_text
+from ppocr_ext.io.atomic import write_text
 from ppocr_ext.messages import end_text
-from ppocr_ext.run.machine import machine_folder, machine_name
+from ppocr_ext.run.machine import interface_of, machine_folder, own_address, spans_machines
+from ppocr_ext.run.peers import Board, Peers, Watch
 
 T = TypeVar("T")
-_PREFIX = "ppocr_ext/"
 # Seconds between two reads of a counter: short at first, since most waits are short.
 _FIRST_PAUSE = 0.0005
 _LONGEST_PAUSE = 0.2
 _ALIVE_EVERY = 0.3  # seconds between two checks that the other processes live
 _BLAME_WITHIN = 4.0  # seconds to wait for the message of another process after a collective has failed
-
-_STORE_IS_GONE = (RuntimeError, ValueError, OSError)  # raised by Paddle's store if process 0 has ended
-_FIRST_ENDED = "Process 0 has ended, and the run with it. The launcher shows its messages."
+_COLLECTIVE = re.compile("gloo|nccl|bkcl|xccl", re.IGNORECASE)  # in messages of collectives that have failed
+_LAST_WORDS = (
+    10.0  # seconds that process 0 waits for the others at its end, since they read its message in its store
+)
 
 
 class Team:
@@ -50,16 +53,20 @@ class Team:
         store: Paddle's ``TCPStore`` (``add``, ``set``, ``get``); None for a single process.
         rank: number of this process.
         size: number of processes.
+
+    Attributes:
+        watch: ends this process if another one is lost; None outside :func:`failing_together`.
     """
 
     def __init__(self, store: Any = None, rank: int = 0, size: int = 1) -> None:
         self.rank = rank
         self.size = size
-        self._store = store
+        self.watch: Watch | None = None
+        self._board = Board(store)
+        self._peers = Peers(self._board, rank, size)
         self._rounds: Counter[str] = Counter()  # how often each name was used
         if store is not None:
-            _send_at_once()
-            self._publish(f"process/{rank}", f"{machine_name()} {os.getpid()} {_log_file()}")
+            self._peers.join(_log_file())
 
     def barrier(self) -> None:
         """Wait until every process calls this, without a time limit.
@@ -69,8 +76,8 @@ class Team:
         """
         if self.size > 1:
             self._rounds["barrier"] += 1
-            self._add("barrier", 1)
-            self._wait(lambda: self._add("barrier") >= self._rounds["barrier"] * self.size)
+            self._count("barrier", 1)
+            self._wait(lambda: self._count("barrier") >= self._rounds["barrier"] * self.size)
 
     def highest(self, number: int) -> int:
         """Return the highest ``number`` of all processes; a barrier too.
@@ -124,14 +131,15 @@ class Team:
     def _write_result(self, key: str, file: Path, content: dict[str, Any]) -> None:
         atexit.register(shutil.rmtree, file.parent, ignore_errors=True)
         write_text(file, json.dumps(content))
-        self._add(f"{key}/there", 1)
+        self._count(f"{key}/there", 1)
 
     def _read_result(self, key: str, file: Path) -> Any:
-        self._wait(lambda: self._add(f"{key}/there") > 0)
+        self._wait(lambda: self._count(f"{key}/there") > 0)
         try:
             content = json.loads(file.read_text(encoding="utf-8"))
         except FileNotFoundError as gone:  # the first process has failed, and removed its files
-            raise ProcessError(self._failure(_BLAME_WITHIN) or _FIRST_ENDED, code="process_failed") from gone
+            reason = self._failure(_BLAME_WITHIN) or f"{self._peers.name(0)} has ended."
+            raise self._lost(reason) from gone
         if "error" in content:
             message, code = content["error"]
             raise PPOCRExtError(message, code=code)
@@ -147,15 +155,54 @@ class Team:
             return text
         key = self._next_key(f"text/{name}")
         if self.rank == 0:
-            self._publish(key, text)
-        self._wait(lambda: self._add(f"{key}/there") > 0)
-        return self._text(key)
+            self._board.publish(key, text)
+        self._wait(lambda: self._count(f"{key}/there") > 0)
+        return self._board.text(key) or ""
+
+    def publish_saved(self, checkpoint: Path, step: int) -> None:
+        """Tell all processes that ``checkpoint`` has been written after ``step``."""
+        if self.size > 1:
+            self._peers.publish_saved(checkpoint, step)
+
+    def begin(self) -> None:
+        """Begin to watch the others."""
+        if self.size > 1:
+            first = os.environ.get("PADDLE_MASTER") or os.environ["PADDLE_TRAINER_ENDPOINTS"].split(",")[0]
+            host, _, port = first.rpartition(":")
+            # A connection of its own, since an answer may never come. It waits for 0 other processes.
+            store = core.TCPStore(host, int(port), False, 0)
+            self.watch = Watch(Peers(Board(store), self.rank, self.size))
+
+    def end(self) -> None:
+        """Stop watching the others."""
+        if self.watch is not None:
+            self.watch.stop()
+            self.watch = None
 
     def leave(self) -> None:
         """Tell the others that this process has finished, so they do not take it for killed."""
         if self.size > 1:
             with suppress(ProcessError):  # process 0, which has the store, may have finished before
-                self._add(f"done/{self.rank}", 1)
+                self._board.add(f"done/{self.rank}", 1)
+                self._last_words(waits=True)
+
+    def blame(self, error: BaseException) -> None:
+        """Raise an error if the failure of another process has caused ``error``.
+
+        Raises:
+            ProcessError: another process failed first; the message names it.
+        """
+        # A failed collective raises RuntimeError, or OSError without an error number.
+        broken = isinstance(error, RuntimeError) or (isinstance(error, OSError) and error.errno is None)
+        if self.size > 1 and broken:
+            patience = _BLAME_WITHIN
+            if self.watch is not None and spans_machines() and _COLLECTIVE.search(str(error)):
+                patience += (
+                    self.watch.patience
+                )  # only silence tells that a process of another machine was killed
+            failure = self._failure(patience)
+            if failure is not None:
+                raise self._lost(failure) from error
 
     def fail(self, error: BaseException) -> None:
         """Report ``error`` to the others, unless the failure of another process has caused it.
@@ -163,20 +210,46 @@ class Team:
         Raises:
             ProcessError: another process failed first; the message names it.
         """
-        if self.size == 1 or isinstance(error, ProcessError):
+        if self.size == 1:
             return
-        # A failed collective raises RuntimeError, or OSError without an error number.
-        if isinstance(error, RuntimeError) or (isinstance(error, OSError) and error.errno is None):
-            failure = self._failure(_BLAME_WITHIN)
-            if failure is not None:
-                raise ProcessError(failure, code="process_failed") from error
-        with suppress(*_STORE_IS_GONE, ProcessError):
-            self._publish(f"failed/{self.rank}", end_text(error))
-            self._add("failures", 1)
+        if isinstance(error, ProcessError):
+            if self.watch is not None:
+                self.watch.record(str(error))
+        else:
+            try:
+                self.blame(error)
+            except ProcessError as theirs:
+                self.fail(theirs)
+                raise
+        with suppress(ProcessError):
+            if not isinstance(error, ProcessError):
+                self._board.publish(f"failed/{self.rank}", end_text(error))
+                self._board.add("failures", 1)
+            # On one machine the launcher ends the others as soon as one has ended.
+            self._last_words(waits=spans_machines())
+
+    def _last_words(self, waits: bool) -> None:
+        """Tell that this process ends. Process 0 ends last, since the others read its message in its store."""
+        self._rounds["ended"] += 1
+        if self.rank:
+            self._board.add("ended", 1)
+            return
+        end = time.monotonic() + _LAST_WORDS * waits
+        with suppress(KeyboardInterrupt):  # a launcher whose other processes have ended
+            while (
+                self._board.add("ended") < self._rounds["ended"] * (self.size - 1) and time.monotonic() < end
+            ):
+                time.sleep(_LONGEST_PAUSE)
 
     def _next_key(self, name: str) -> str:
         self._rounds[name] += 1
         return f"{name}/{self._rounds[name]}"
+
+    def _count(self, key: str, count: int = 0) -> int:
+        try:
+            return self._board.add(key, count)
+        except ProcessError as error:
+            raise self._lost(self._peers.failure() or "") from error
 
     def _wait(self, ready: Callable[[], bool]) -> None:
         began = checked = time.monotonic()
@@ -184,85 +257,74 @@ class Team:
             time.sleep(min(max(_FIRST_PAUSE, (time.monotonic() - began) / 10), _LONGEST_PAUSE))
             if time.monotonic() - checked > _ALIVE_EVERY:
                 checked = time.monotonic()
-                failure = self._failure()
+                failure = self._peers.failure()
                 if failure is not None:
-                    raise ProcessError(failure, code="process_failed")
+                    raise self._lost(failure)
 
-    def _failure(self, seconds: float = 0.0) -> str | None:
+    def _failure(self, seconds: float) -> str | None:
         """Return the message of a process that failed, waiting for ``seconds``; None if all processes live."""
         end = time.monotonic() + seconds
-        while (failure := self._failure_now()) is None and time.monotonic() < end:
+        while (failure := self._peers.failure()) is None and time.monotonic() < end:
             time.sleep(_LONGEST_PAUSE)
         return failure
 
-    def _failure_now(self) -> str | None:
-        others = [rank for rank in range(self.size) if rank != self.rank]
-        try:
-            if self._add("failures"):
-                for rank in others:
-                    if self._add(f"failed/{rank}/there"):
-                        return f"{self._named(rank)} has failed: {self._text(f'failed/{rank}')}"
-            for rank in others:
-                if self._add(f"done/{rank}") or not self._add(f"process/{rank}/there"):
-                    continue
-                machine, pid = self._text(f"process/{rank}").split(" ", 2)[:2]
-                if machine == machine_name() and not is_running(int(pid)):
-                    return f"{self._named(rank)} is gone (killed, perhaps for lack of memory)."
-        except (*_STORE_IS_GONE, ProcessError):
-            return _FIRST_ENDED
-        return None
-
-    def _named(self, rank: int) -> str:
-        log = self._text(f"process/{rank}").split(" ", 2)[2]
-        return f"Process {rank} of {self.size} (its messages: {log})"
-
-    def _publish(self, key: str, text: str) -> None:
-        self._store.set(_PREFIX + key, text)
-        self._add(f"{key}/there", 1)
-
-    def _text(self, key: str) -> str:
-        value = self._store.get(_PREFIX + key)
-        return str(value, "utf-8") if isinstance(value, bytes) else str(value)
-
-    def _add(self, key: str, count: int = 0) -> int:
-        try:
-            return int(self._store.add(_PREFIX + key, count))
-        except _STORE_IS_GONE as error:
-            raise ProcessError(_FIRST_ENDED, code="process_failed") from error
+    def _lost(self, reason: str) -> ProcessError:
+        """Return the error that another process is lost."""
+        if self.watch is not None:
+            self.watch.noticed.set()
+            reason = self.watch.message(reason)
+        return ProcessError(reason, code="process_failed")
 
 
 _TEAM: list[Team] = []  # at most one, since a process belongs to one launcher
 
 
 def team() -> Team:
-    """Return the team of this process; the first call connects to the other processes."""
+    """Return the team of this process; the first call joins the other processes, which must do this too."""
     if not _TEAM:
         size = dist.get_world_size()
-        if size > 1:
-            # Otherwise Paddle prints the flags that this package has set.
-            with replaced_globals(dist.parallel, {"_print_modified_flags": lambda flags: None}):
-                dist.init_parallel_env()
-            _TEAM.append(Team(core.create_or_get_global_tcp_store(), dist.get_rank(), size))
-        else:
-            _TEAM.append(Team())
+        _TEAM.append(
+            Team(core.create_or_get_global_tcp_store(), dist.get_rank(), size) if size > 1 else Team()
+        )
     return _TEAM[0]
+
+
+def connect() -> Team:
+    """Return the team of this process, connected for collectives; the device must be chosen before."""
+    members = team()
+    if members.size > 1:
+        if spans_machines() and (interface := interface_of(own_address())):
+            # By default gloo takes the address of the machine's name, which is 127.0.1.1 on many machines.
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
+        # Otherwise Paddle prints the flags that this package has set.
+        with replaced_globals(dist.parallel, {"_print_modified_flags": lambda flags: None}):
+            dist.init_parallel_env()
+        _send_at_once()
+    return members
 
 
 @contextmanager
 def failing_together() -> Iterator[None]:
-    """Report an error inside this context to the other processes, or raise theirs if it came first.
+    """Join the other processes; report an error inside this context to them, or raise theirs if it came first.
+
+    Inside another such context, this one does nothing.
 
     Raises:
         ProcessError: another process failed first, so this one cannot continue.
     """
+    members = team()
+    if members.watch is not None or members.size == 1:
+        yield
+        return
+    members.begin()
     try:
         yield
+        members.leave()
     except BaseException as error:
-        if _TEAM:
-            _TEAM[0].fail(error)
+        members.fail(error)
         raise
-    if _TEAM:
-        _TEAM[0].leave()
+    finally:
+        members.end()
 
 
 def _leader_of(rank: int) -> int:

@@ -174,7 +174,7 @@ def test_two_processes_train_together(tiny, two, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("how", "sentences"),  # ours, or the launcher's where that is the first to see it
     [
-        ("raise", ("Process 1 of 2 (its messages: ", "error: the disk of this process is broken")),
+        ("raise", ("Process 1 of 2 (127.0.0.1; its messages: ", "error: the disk of this process is broken")),
         ("kill", ("is gone (killed, perhaps for lack of memory)", "Container rank 1 status failed")),
     ],
 )

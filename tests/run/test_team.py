@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import paddle
@@ -16,7 +15,7 @@ from error_codes import raises_code
 from waiting import HANG
 
 from ppocr_ext.errors import DataError, ProcessError
-from ppocr_ext.run import freezing, loader_setup
+from ppocr_ext.run import freezing, peers
 from ppocr_ext.run import team as module
 from ppocr_ext.run.team import Team
 
@@ -116,17 +115,6 @@ def test_work_is_done_once_and_its_result_or_error_handed_on(two):
     assert [(str(fault), fault.code) for fault in of_both(fail)] == [("no usable line", "no_batch")] * 2
 
 
-def test_machines_with_other_lines_are_refused():
-    class Elsewhere(Team):
-        def text_of_first(self, name, text):
-            return "90 of 100"
-
-    context = SimpleNamespace(team=Elsewhere())
-    loader_setup._require_same_count(context, SimpleNamespace(usable=90, total=100))
-    with raises_code(DataError, "data_differs", "89 of 100 ", " 90 of 100"):
-        loader_setup._require_same_count(context, SimpleNamespace(usable=89, total=100))
-
-
 def test_what_process_0_says_is_what_all_hear(two):
     first, second = two
     for word in ("one", "two"):
@@ -144,7 +132,7 @@ def test_a_failure_ends_the_waiting_of_the_others_with_its_words(two):
 
     _, fault = together(fail, first.barrier)
     assert isinstance(fault, ProcessError) and fault.code == "process_failed"
-    assert "Process 1 of 2 (its messages: /logs/workerlog.1) has failed: the disk is full" in str(fault)
+    assert "Process 1 of 2 (this machine; its messages: /logs/workerlog.1) has failed: the disk is full" in str(fault)
     # a collective that broke because of it is not this process's own failure
     with pytest.raises(ProcessError, match="the disk is full"):
         first.fail(RuntimeError("gloo: connection closed by peer"))
@@ -153,10 +141,10 @@ def test_a_failure_ends_the_waiting_of_the_others_with_its_words(two):
 def test_a_process_that_is_killed_ends_the_waiting_of_the_others(two):
     child = subprocess.Popen([sys.executable, "-c", f"import time; time.sleep({2 * HANG})"])
     first, second = two
-    second._publish("process/1", f"{module.machine_name()} {child.pid} log/workerlog.1")
+    second._board.publish("process/1", f"{peers.machine_name()}\n{child.pid}\n10.0.0.2\nlog/workerlog.1")
     threading.Timer(0.3, child.kill).start()
     began = time.monotonic()
-    with pytest.raises(ProcessError, match=r"Process 1 of 2 \(its messages: log/workerlog\.1\) is gone"):
+    with pytest.raises(ProcessError, match=r"1 of 2 \(10.0.0.2; its messages: log/workerlog\.1\) is gone"):
         first.barrier()
     assert time.monotonic() - began < HANG
     child.wait()
@@ -164,18 +152,18 @@ def test_a_process_that_is_killed_ends_the_waiting_of_the_others(two):
 
 def test_the_end_of_process_0_ends_the_waiting_of_the_others(two):
     _, second = two
-    second._store.closed = True
-    with pytest.raises(ProcessError, match="Process 0 has ended"):
+    second._board._store.closed = True
+    with pytest.raises(ProcessError, match="Process 0 of 2 has ended"):
         second.barrier()
 
 
 def test_a_process_that_is_done_is_not_missed(two, monkeypatch):
     first, second = two
-    monkeypatch.setattr(module, "is_running", lambda pid: pid != os.getpid())  # all are gone
+    monkeypatch.setattr(peers, "is_running", lambda pid: pid != os.getpid())  # all are gone
     monkeypatch.setattr(module, "_BLAME_WITHIN", 0.1)
     second.leave()
     first.fail(RuntimeError("of its own"))  # tells the others, and blames nobody
-    assert first._store.counts["ppocr_ext/failures"] == 1
+    assert first._board._store.counts["ppocr_ext/failures"] == 1
 
 
 def test_the_trial_of_a_loss_leaves_no_trace(monkeypatch):
@@ -201,7 +189,7 @@ def test_the_trial_of_a_loss_leaves_no_trace(monkeypatch):
 def test_a_result_that_went_with_its_process_is_that_process_s_failure(two, monkeypatch):
     first, second = two
     monkeypatch.setattr(module, "_BLAME_WITHIN", 0.1)
-    first._publish("work/0/look/1", "")
+    first._board.publish("work/0/look/1", "")
     first.fail(DataError("no usable line"))
     with pytest.raises(ProcessError, match="has failed: no usable line"):
         second.once_per_machine("look", lambda: None, str, str)

@@ -65,7 +65,7 @@ def work_of(member: Team) -> Any:
 def test_a_file_that_the_store_names_is_not_read(two: list[Team], tmp_path: Path) -> None:
     planted, ran = tmp_path / "planted.pickle", tmp_path / "ran"
     planted.write_bytes(pickle.dumps(Program(ran)))
-    two[0]._publish("work/0/look/1", str(planted))
+    two[0]._board.publish("work/0/look/1", str(planted))
     with pytest.raises(Exception) as error:  # noqa: PT011 - the planted pickle is no pair
         work_of(two[1])
     assert not ran.exists()

@@ -20,10 +20,11 @@ from ppocr_ext.checkpoint.weights import count_parameters
 from ppocr_ext.config import Config
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.io.resources import file_digest
+from ppocr_ext.limits import read_json_object
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position
 from ppocr_ext.messages import LOG
 from ppocr_ext.optim.optimizers import trained_parts
-from ppocr_ext.report.run_folder import unevaluated
+from ppocr_ext.report.run_folder import RECORD_FILE, unevaluated
 from ppocr_ext.run.compiled_models import engine_names
 from ppocr_ext.run.data_check import preflight_json
 from ppocr_ext.run.run import Run
@@ -38,7 +39,7 @@ class RunRecord(Hook):
 
     def on_start(self, run: Run, position: Position) -> None:
         self._run = run
-        self._path = run.folder / "run.json"
+        self._path = run.folder / RECORD_FILE
         _write_configs(run)
         self._record: dict[str, Any] = {
             "status": "running",
@@ -106,6 +107,17 @@ class RunRecord(Hook):
         for found in failures.values():
             if summary := found.summary():
                 LOG.warning("%s", summary)
+
+
+def record_loss(folder: Path, reason: str, step: int | None) -> None:
+    """Write into ``run.json`` that the run has failed because another process is lost; for any process of a run.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    path = folder / RECORD_FILE
+    before = read_json_object(path) if path.is_file() else {}
+    _write_json(path, before | {"status": "failed", "reason": reason, "ended": _now(), "global_step": step})
 
 
 def _write_configs(run: Run) -> None:

@@ -1,0 +1,248 @@
+"""What a process of a run knows of the others, and the thread that ends it when another one is lost.
+
+A process that waits in a collective can do nothing else: with gloo it crashes after 30 seconds, with NCCL later. So a
+thread counts in Paddle's store that its process lives, and watches the counters of the others. It may wait for ever
+itself, if the machine of the store cannot be reached. A second thread notices this, and ends the process.
+
+Only times of this process's own clock are compared.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ppocr_ext.errors import PPOCRExtError, ProcessError
+from ppocr_ext.io.atomic import is_running
+from ppocr_ext.messages import LOG
+from ppocr_ext.run.machine import machine_name, own_address
+
+_PREFIX = "ppocr_ext/"
+_STORE_IS_GONE = (RuntimeError, ValueError, OSError)  # raised by Paddle's store if process 0 has ended
+_LOOK_EVERY = 0.5  # seconds
+_GRACE = 3.0  # seconds that the process has to notice by itself that another one is lost
+_LAST_WORK = 60.0  # seconds that it then has to end
+_SAVED = "saved"
+
+
+class Board:
+    """Counters and texts in Paddle's store, which all processes read and write.
+
+    Args:
+        store: Paddle's ``TCPStore`` (``add``, ``set``, ``get``). One thread at a time may use it.
+    """
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+
+    def add(self, key: str, count: int = 0) -> int:
+        """Add ``count`` to a counter, and return it.
+
+        Raises:
+            ProcessError: process 0, which has the store, has ended.
+        """
+        try:
+            return int(self._store.add(_PREFIX + key, count))
+        except _STORE_IS_GONE as error:
+            raise ProcessError(code="process_failed") from error
+
+    def publish(self, key: str, text: str) -> None:
+        """Write a text."""
+        self._store.set(_PREFIX + key, text)
+        self.add(f"{key}/there", 1)
+
+    def text(self, key: str) -> str | None:
+        """Return a text; None if it is not there yet."""
+        if not self.add(f"{key}/there"):
+            return None
+        value = self._store.get(_PREFIX + key)
+        return str(value, "utf-8") if isinstance(value, bytes) else str(value)
+
+
+class Process(NamedTuple):
+    """A process of the run.
+
+    Attributes:
+        machine: name of its machine.
+        pid: its number there.
+        address: its network address, by which the others know it.
+        log: where its messages are.
+    """
+
+    machine: str
+    pid: int
+    address: str
+    log: str
+
+
+class Peers:
+    """The other processes, seen by one thread of this process.
+
+    Args:
+        board: the thread's own connection.
+        rank: number of this process.
+        size: number of processes.
+
+    Attributes:
+        saved: the last checkpoint, in words; empty if there is none.
+    """
+
+    def __init__(self, board: Board, rank: int, size: int) -> None:
+        self.board = board
+        self.rank = rank
+        self.size = size
+        self.others = [other for other in range(size) if other != rank]
+        self.saved = ""
+        self._known: dict[int, Process] = {}
+
+    def join(self, log: str) -> None:
+        """Tell the others who this process is; ``log`` is where its messages are."""
+        own = (machine_name(), str(os.getpid()), own_address() or "this machine", log)
+        self.board.publish(f"process/{self.rank}", "\n".join(own))
+
+    def process(self, rank: int) -> Process | None:
+        """Return a process; None if it has not joined yet."""
+        if rank not in self._known and (text := self.board.text(f"process/{rank}")):
+            machine, pid, address, log = text.split("\n", 3)
+            self._known[rank] = Process(machine, int(pid), address, log)
+        return self._known.get(rank)
+
+    def name(self, rank: int) -> str:
+        """Return the name of a process for a message, with its address."""
+        process = self._known.get(rank)
+        where = "" if process is None else f" ({process.address}; its messages: {process.log})"
+        return f"Process {rank} of {self.size}{where}"
+
+    def failure(self) -> str | None:
+        """Return what is known of a process that has failed or was killed, in words; None if there is none."""
+        try:
+            for rank in self.others:
+                self.process(rank)
+            if self.board.add("failures"):
+                for rank in self.others:
+                    if (text := self.board.text(f"failed/{rank}")) is not None:
+                        return f"{self.name(rank)} has failed: {text}"
+            if self.board.add(f"{_SAVED}/there"):
+                self.saved = self.board.text(_SAVED) or ""
+            for rank, process in self._known.items():
+                if (
+                    process.machine == machine_name()
+                    and not is_running(process.pid)
+                    and not self.is_done(rank)
+                ):
+                    return f"{self.name(rank)} is gone (killed, perhaps for lack of memory)."
+        except ProcessError:
+            return f"{self.name(0)} has ended, and the run with it. The launcher there shows its messages."
+        return None
+
+    def is_done(self, rank: int) -> bool:
+        """Return True if a process has finished its training."""
+        return self.board.add(f"done/{rank}") > 0
+
+    def publish_saved(self, checkpoint: Path, step: int) -> None:
+        """Tell all that ``checkpoint`` has been written after ``step``."""
+        self.board.publish(_SAVED, f"{checkpoint} (step {step}), on the machine of process {self.rank}")
+
+
+class Watch:
+    """Two threads that end this process if another one is lost and it cannot notice this itself.
+
+    Args:
+        peers: the other processes, by a connection of the threads' own.
+
+    Attributes:
+        noticed: set when the process knows that another one is lost.
+        step: returns the step after which the run is; None before the first one.
+        record: called with the reason before the process ends.
+        patience: seconds without a sign of life after which a process is lost.
+    """
+
+    def __init__(self, peers: Peers) -> None:
+        self.noticed = threading.Event()
+        self.step: Callable[[], int | None] = lambda: None
+        self.record: Callable[[str], None] = lambda reason: None
+        self._peers = peers
+        self._ended = threading.Event()
+        self._found: str | None = None
+        # On a GPU, compiling may keep the threads from running for longer, and no collective crashes so soon.
+        self.patience = 15.0 if os.environ.get("PADDLE_DISTRI_BACKEND") == "gloo" else 45.0
+        self._looked = time.monotonic()
+        self._heard = dict.fromkeys(peers.others, self._looked)
+        self._threads = [threading.Thread(target=work, daemon=True) for work in (self._follow, self._judge)]
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Stop the threads: this process ends."""
+        self._ended.set()
+        for thread in self._threads:  # not for ever, since an answer of the store may never come
+            thread.join(_GRACE)
+
+    def message(self, reason: str) -> str:
+        """Return ``reason`` with the step and the last checkpoint."""
+        step = self.step()
+        if step is None:
+            return reason
+        saved = self._peers.saved
+        last = (
+            f"Its last checkpoint: {saved}. Fix: train --resume, with these files on every machine."
+            if saved
+            else "It has no checkpoint yet."
+        )
+        return f"{reason}\nThe run has ended after step {step}. {last}"
+
+    def _follow(self) -> None:
+        """Count that this process lives, and look after the others, until one is lost."""
+        peers = self._peers
+        counts: dict[int, int] = {}
+        while not self._ended.wait(_LOOK_EVERY) and self._found is None:
+            found = peers.failure()
+            with suppress(ProcessError):  # process 0 has just ended, which the next look finds
+                peers.board.add(f"alive/{peers.rank}", 1)
+                for rank in peers.others:
+                    count = peers.board.add(f"alive/{rank}")
+                    if count != counts.get(rank) or peers.is_done(rank):
+                        self._heard[rank] = time.monotonic()
+                    counts[rank] = count
+            self._looked = time.monotonic()
+            self._found = found
+
+    def _judge(self) -> None:
+        """End this process if another one is lost, and the process does not end by itself."""
+        while not self._ended.wait(_LOOK_EVERY):
+            lost = self._found or self._silent()
+            if lost is None:
+                continue
+            if self._ended.wait(_GRACE) or (self.noticed.is_set() and self._ended.wait(_LAST_WORK)):
+                return
+            if hasattr(signal, "alarm"):  # the folder of the run may be on a machine that cannot be reached
+                signal.alarm(int(_GRACE) + 5)
+            if self._found:
+                with suppress(ProcessError):
+                    self._peers.board.add("ended", 1)
+            message = self.message(lost)
+            LOG.error("%s", message)
+            try:
+                self.record(message)
+            except OSError as error:
+                LOG.error("run.json: %s", error)
+            os._exit(PPOCRExtError.exit_code)
+
+    def _silent(self) -> str | None:
+        """Return which process gives no sign of life, in words."""
+        now = time.monotonic()
+        # Without an answer of the store, which is in process 0, nothing is known of the others.
+        last = {0: self._looked} if now - self._looked > self.patience else self._heard
+        for rank, heard in last.items():
+            if now - heard > self.patience:
+                return (
+                    f"{self._peers.name(rank)} gives no sign of life since {now - heard:.0f} s: its machine or the "
+                    f"network is down, or the process is stopped or killed."
+                )
+        return None

@@ -86,6 +86,7 @@ def _train(args: argparse.Namespace) -> int:
 
     from ppocr_ext.loop.session import train
     from ppocr_ext.report.run_folder import EXIT_CODES
+    from ppocr_ext.run.team import is_beside_first
 
     config = read_config(args, args.strict)
     if args.profiler_options is not None:
@@ -97,9 +98,12 @@ def _train(args: argparse.Namespace) -> int:
         overwrite=args.overwrite,
         processes=args.processes or 1,
     )
+    code = EXIT_CODES[outcome.status]
+    if code == 0 and outcome.signal is not None:
+        code = 128 + outcome.signal
     if dist.get_rank() != 0:  # process 0 has the folder of the run, and says what to do next
-        # After another exit code, Paddle's launcher would end process 0, which may still be writing the report.
-        return 0
+        # Its launcher would end it after another exit code, while it may still be writing the report.
+        return 0 if is_beside_first() else code
     folder = folder_of(config)
     if outcome.status != "finished":
         if outcome.signal is None:
@@ -107,8 +111,7 @@ def _train(args: argparse.Namespace) -> int:
         if (folder / "latest.pdparams").is_file():
             again = "" if args.processes is None else f" --processes {args.processes}"
             LOG.info("resume with: %s%s", run_command("train", folder / "latest", args.host), again)
-        code = EXIT_CODES[outcome.status]
-        return 128 + outcome.signal if code == 0 and outcome.signal is not None else code
+        return code
     if outcome.reason:
         LOG.info("finished: %s", outcome.reason)
     if config.get("Eval"):

@@ -35,7 +35,6 @@ import os
 import re
 import shutil
 import tempfile
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -156,14 +155,19 @@ def cached_folder(key: str, write: Callable[[Path], None]) -> Iterator[Path]:
 
 def _remove_oldest(root: Path, kept: Path) -> None:
     """Remove the folders that were not used for longest, until the rest has at most ``LIMIT`` bytes."""
-    graphs = []
+    graphs, parts = [], []
     for folder in root.iterdir():
         with suppress(OSError):  # another process removes it
             used = folder.stat().st_mtime
             if not folder.name.startswith(_PART):
                 graphs.append((used, sum(file.stat().st_size for file in folder.iterdir()), folder))
-            elif used < time.time() - _STALE:
-                shutil.rmtree(folder, ignore_errors=True)
+            else:
+                parts.append((used, folder))
+    # Not this machine's clock, since the folder may be on another one.
+    newest = max([used for used, _, _ in graphs] + [used for used, _ in parts], default=0.0)
+    for used, folder in parts:
+        if used < newest - _STALE:
+            shutil.rmtree(folder, ignore_errors=True)
     total = sum(size for _, size, _ in graphs)
     for _, size, folder in sorted(graphs):
         if total > LIMIT and folder != kept:

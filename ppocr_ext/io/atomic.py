@@ -9,23 +9,26 @@ from __future__ import annotations
 
 import atexit
 import errno
+import hashlib
 import os
 import re
 import secrets
 import shutil
+import socket
 import stat
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
 
 from ppocr_ext.errors import DataError
 from ppocr_ext.limits import open_descriptor
 
-# Names of temporary files: `atomic_writer` uses the number of its process, checkpoints and folders eight hexadecimal
-# digits. Earlier versions used the names of the module `tempfile`.
-_TEMPORARY = re.compile(r"\..+\.(?P<process>\d+|[a-z0-9_]{8})\.tmp")
+# Names of temporary files: `atomic_writer` uses the number of its process and a digest of its machine, checkpoints and
+# folders eight hexadecimal digits. Earlier versions used the names of the module `tempfile`, or no digest.
+_TEMPORARY = re.compile(r"\..+\.(?:(?P<process>\d+)(?:-(?P<machine>[0-9a-f]{8}))?|[a-z0-9_]{8})\.tmp")
 _NO_FILE = (errno.ELOOP, errno.EINVAL, errno.ENXIO)  # a link; a device or a socket; a pipe that nobody reads
 
 
@@ -96,7 +99,7 @@ def atomic_writer(path: Path, *, sync: bool = True) -> Iterator[BinaryIO]:
         OSError: the folder cannot be created or written to.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{_machine_digest()}.tmp")
     try:
         temporary.unlink(missing_ok=True)  # left by a killed process with this number
         with temporary.open("xb") as stream:  # "x" follows no link
@@ -118,17 +121,39 @@ def write_text(path: Path, text: str) -> None:
         stream.write(text.encode("utf-8"))
 
 
-def remove_temporary_files(folder: Path) -> None:
+def remove_temporary_files(folder: Path, *, shared: bool = False) -> None:
     """Remove the temporary files of killed writers of this package from ``folder``.
 
     Files of a process that is running stay, and so do files with other names.
+
+    Args:
+        folder: the folder.
+        shared: True if other machines may be writing there. Their files stay too.
     """
     for file in folder.glob(".*.tmp"):
         match = _TEMPORARY.fullmatch(file.name)
         if match is None or file.is_symlink() or not file.is_file():
             continue
-        if not match["process"].isdecimal() or not is_running(int(match["process"])):
+        if match["machine"] not in (None, _machine_digest()):
+            is_alive = shared
+        else:
+            is_alive = match["process"] is not None and is_running(int(match["process"]))
+        if not is_alive:
             file.unlink(missing_ok=True)
+
+
+@lru_cache(maxsize=1)
+def machine_name() -> str:
+    """Return a name for this machine, or for the container in it. Processes with the same name see each other."""
+    with suppress(OSError):
+        # Many machines are called localhost.
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{socket.gethostname()}/{boot}/{Path('/proc/self/ns/pid').readlink()}"
+    return socket.gethostname()
+
+
+def _machine_digest() -> str:
+    return hashlib.sha256(machine_name().encode()).hexdigest()[:8]
 
 
 def is_running(pid: int) -> bool:

@@ -31,7 +31,7 @@ from ppocr_ext.data.load_failures import sample_key
 from ppocr_ext.data.preflight_report import PreflightReport
 from ppocr_ext.data.sample_seeds import CACHE_FACTS, Views
 from ppocr_ext.errors import ConfigError, DataError, PPOCRExtError, ProcessError
-from ppocr_ext.io.atomic import check_writable, remove_temporary_files, scratch_folder
+from ppocr_ext.io.atomic import check_writable, machine_name, remove_temporary_files, scratch_folder
 from ppocr_ext.losses import build_loss
 from ppocr_ext.losses.base_loss import PAD as BLANK
 from ppocr_ext.messages import LOG
@@ -239,8 +239,16 @@ class CacheBuilder:
 
     @cached_property
     def pending(self) -> list[Shard]:
-        """View and number of the missing and damaged shards; computed once."""
-        return [shard for shard, file in self._files.items() if open_shard(file, self.facts) is None]
+        """View and number of the missing and damaged shards; computed once.
+
+        Each machine begins at a place of its own, so that several of them can fill a shared folder.
+        """
+        missing = [shard for shard in self._files if not self._is_there(shard)]
+        begin = int.from_bytes(machine_name().encode(), "little") % max(1, len(missing))
+        return missing[begin:] + missing[:begin]
+
+    def _is_there(self, shard: Shard) -> bool:
+        return open_shard(self._files[shard], self.facts) is not None
 
     @cached_property
     def _files(self) -> dict[Shard, Path]:
@@ -277,6 +285,9 @@ class CacheBuilder:
         listed: dict[int, Any] = {}
         for view, number in shards:
             listed = listed if view in listed else {view: self._shards_of(view)}
+            if self._is_there((view, number)):  # another machine has written it meanwhile
+                on_samples(sum(map(len, listed[view][number])))
+                continue
             entries: dict[bytes, Entry] = {}
             dropped: dict[str, tuple[float, int]] = {}
             for batch in self._loader.read_view(view, listed[view][number]):
@@ -292,7 +303,7 @@ class CacheBuilder:
             file = self._files[view, number]
             write_shard(file, entries, dropped)
             for other in set(self._folder.glob(f"{file.name.rpartition('-')[0]}*")) - {file}:
-                other.unlink()  # an older shard with fewer samples
+                other.unlink(missing_ok=True)  # an older shard with fewer samples
 
 
 def _frozen_model(model: nn.Layer, name: str | None) -> str:
@@ -335,7 +346,7 @@ def build_cache(config: Config, builder: CacheBuilder, options: CacheOptions) ->
     """
     folder = options.folder
     check_writable(folder / CACHE_FACTS)
-    remove_temporary_files(folder)
+    remove_temporary_files(folder, shared=True)
     samples = builder.estimate()[0]
     free = shutil.disk_usage(folder).free
     needed = samples * builder.plan.entry_bytes

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ppocr_ext.io.atomic import is_running, private_folder, scratch_folder
+from ppocr_ext.io.atomic import is_running, machine_name, private_folder, scratch_folder
 from ppocr_ext.messages import LOG
 
 _FOLDER = "PPOCR_EXT_PROCESSES_FOLDER"
@@ -22,16 +22,6 @@ _STARTER = "PPOCR_EXT_PROCESSES_STARTER"
 _LOOK_EVERY = 1.0  # seconds between two looks at the launcher
 _SIOCGIFADDR = 0x8915  # a request of Linux: the address of an interface, at byte 20 of the answer
 _GRACE = 8  # seconds that a process has to stop after its launcher is gone
-
-
-def machine_name() -> str:
-    """Return a name for this machine, or for the container in it. Processes with the same name see each other."""
-    with suppress(OSError):
-        boot = (
-            Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        )  # many machines are called localhost
-        return f"{socket.gethostname()}/{boot}/{Path('/proc/self/ns/pid').readlink()}"
-    return socket.gethostname()
 
 
 def own_address() -> str:

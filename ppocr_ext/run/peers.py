@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ppocr_ext.errors import PPOCRExtError, ProcessError
-from ppocr_ext.io.atomic import is_running
+from ppocr_ext.io.atomic import is_running, machine_name
 from ppocr_ext.messages import LOG
-from ppocr_ext.run.machine import machine_name, own_address
+from ppocr_ext.run.machine import own_address, spans_machines
 
 _PREFIX = "ppocr_ext/"
 _STORE_IS_GONE = (RuntimeError, ValueError, OSError)  # raised by Paddle's store if process 0 has ended
@@ -147,7 +147,8 @@ class Peers:
 
     def publish_saved(self, checkpoint: Path, step: int) -> None:
         """Tell all that ``checkpoint`` has been written after ``step``."""
-        self.board.publish(_SAVED, f"{checkpoint} (step {step}), on the machine of process {self.rank}")
+        where = f", on {own_address()}" if spans_machines() else ""
+        self.board.publish(_SAVED, f"{checkpoint} (step {step}){where}")
 
 
 class Watch:

@@ -337,6 +337,11 @@ def is_leader() -> bool:
     return _leader_of(0) == 0
 
 
+def is_beside_first() -> bool:
+    """Return True if this process and process 0 have the same launcher."""
+    return _leader_of(dist.get_rank()) == 0
+
+
 def _send_at_once() -> None:
     """Make the TCP sockets of this process send small messages at once.
 

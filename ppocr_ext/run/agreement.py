@@ -6,6 +6,7 @@ A machine with another dictionary or another learning rate would not fail: all w
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -13,7 +14,6 @@ from typing import Any
 
 import paddle
 
-import ppocr_ext
 from ppocr_ext.check.files import weights_to_load
 from ppocr_ext.checkpoint.checkpoints import checkpoint_prefix
 from ppocr_ext.checkpoint.files import ENDINGS
@@ -40,6 +40,7 @@ _OWN = frozenset(
         "num_workers",
     }
 )
+_PACKAGE = Path(__file__).parents[1]
 _MOST = 5  # differences that the message names
 
 
@@ -56,12 +57,11 @@ def require_agreement(context: RunContext, preflight: Mapping[str, PreflightRepo
     if is_leader():
         own = facts_of(context, preflight)
         first = json.loads(team.text_of_first("facts", json.dumps({**own, "address": own_address()})))
-        address = first.pop("address")
-        if wrong := differences(own, first):
+        here, there = own_address(), first.pop("address")
+        if wrong := differences(own, first, here, there):
             raise DataError(
-                f"This machine ({own_address()}) and that of process 0 ({address}) must train with the same, but "
-                f"differ in:\n  {shortened(wrong, _MOST, chr(10) + '  ')}\nFix: the same files and the same command "
-                f"on every machine.",
+                f"All machines must train with the same, but {here} differs from {there} (process 0):\n  "
+                f"{shortened(wrong, _MOST, chr(10) + '  ')}\nFix: the same files and the same command on every machine.",
                 code="data_differs",
             )
     team.barrier()
@@ -69,10 +69,12 @@ def require_agreement(context: RunContext, preflight: Mapping[str, PreflightRepo
 
 def facts_of(context: RunContext, preflight: Mapping[str, PreflightReport]) -> dict[str, str]:
     """Return what must be the same on every machine, by name."""
-    package = Path(ppocr_ext.__file__).parent
-    sources = "".join(file_digest(file) for file in sorted(package.rglob("*.py")))
+    version = sys.modules[
+        "ppocr_ext"
+    ].__version__  # not imported, since the package itself imports this module
+    sources = "".join(file_digest(file) for file in sorted(_PACKAGE.rglob("*.py")))
     facts = {
-        "ppocr-ext": f"{ppocr_ext.__version__}, {_short(sha256(sources.encode()).hexdigest())}",
+        "ppocr-ext": f"{version}, {_short(sha256(sources.encode()).hexdigest())}",
         "Paddle": paddle.__version__,
         "PaddleOCR": str(context.host.version),
         "dictionary": _short(context.charset.digest),
@@ -80,7 +82,7 @@ def facts_of(context: RunContext, preflight: Mapping[str, PreflightReport]) -> d
     if (report := preflight.get("Train")) is not None:
         facts["usable samples of Train"] = f"{report.usable} of {report.total}"
         for number, file in enumerate(report.files):
-            facts[f"labels of {file.path.name} ({number + 1})"] = (
+            facts[f"label file {number + 1} of Train ({file.path.name})"] = (
                 f"{file.total:,} lines, {_short(file.digest)}"
             )
     for path, name in weights_to_load(context.config, "train"):
@@ -93,10 +95,10 @@ def facts_of(context: RunContext, preflight: Mapping[str, PreflightReport]) -> d
     return facts | dict(_leaves(plain))
 
 
-def differences(own: Mapping[str, str], first: Mapping[str, str]) -> list[str]:
-    """Return a line for each fact that differs from that of process 0."""
+def differences(own: Mapping[str, str], first: Mapping[str, str], here: str, there: str) -> list[str]:
+    """Return a line for each fact that differs from that of process 0; ``here`` and ``there`` are the addresses."""
     return [
-        f"{name}: {own.get(name, 'nothing')} here, {first.get(name, 'nothing')} there"
+        f"{name}: {own.get(name, 'nothing')} on {here}, {first.get(name, 'nothing')} on {there}"
         for name in dict.fromkeys([*first, *own])
         if own.get(name) != first.get(name)
     ]

@@ -243,7 +243,7 @@ class Watch:
         for rank, heard in last.items():
             if now - heard > self.patience:
                 return (
-                    f"{self._peers.name(rank)} gives no sign of life since {now - heard:.0f} s: its machine or the "
+                    f"{self._peers.name(rank)} has given no sign of life for {now - heard:.0f} s: its machine or the "
                     f"network is down, or the process is stopped or killed."
                 )
         return None

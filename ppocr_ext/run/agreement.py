@@ -61,7 +61,7 @@ def require_agreement(context: RunContext, preflight: Mapping[str, PreflightRepo
         if wrong := differences(own, first, here, there):
             raise DataError(
                 f"All machines must train with the same, but {here} differs from {there} (process 0):\n  "
-                f"{shortened(wrong, _MOST, chr(10) + '  ')}\nFix: the same files and the same command on every machine.",
+                f"{shortened(wrong, _MOST, chr(10) + '  ')}\nFix: the same files and the same command on all of them.",
                 code="data_differs",
             )
     team.barrier()

@@ -90,6 +90,7 @@ class Peers:
         size: number of processes.
 
     Attributes:
+        known: the other processes that have joined. Threads may share it, since it only grows.
         saved: the last checkpoint, in words; empty if there is none.
     """
 
@@ -99,7 +100,7 @@ class Peers:
         self.size = size
         self.others = [other for other in range(size) if other != rank]
         self.saved = ""
-        self._known: dict[int, Process] = {}
+        self.known: dict[int, Process] = {}
 
     def join(self, log: str) -> None:
         """Tell the others who this process is; ``log`` is where its messages are."""
@@ -108,14 +109,14 @@ class Peers:
 
     def process(self, rank: int) -> Process | None:
         """Return a process; None if it has not joined yet."""
-        if rank not in self._known and (text := self.board.text(f"process/{rank}")):
+        if rank not in self.known and (text := self.board.text(f"process/{rank}")):
             machine, pid, address, log = text.split("\n", 3)
-            self._known[rank] = Process(machine, int(pid), address, log)
-        return self._known.get(rank)
+            self.known[rank] = Process(machine, int(pid), address, log)
+        return self.known.get(rank)
 
     def name(self, rank: int) -> str:
         """Return the name of a process for a message, with its address."""
-        process = self._known.get(rank)
+        process = self.known.get(rank)
         where = "" if process is None else f" ({process.address}; its messages: {process.log})"
         return f"Process {rank} of {self.size}{where}"
 
@@ -130,7 +131,7 @@ class Peers:
                         return f"{self.name(rank)} has failed: {text}"
             if self.board.add(f"{_SAVED}/there"):
                 self.saved = self.board.text(_SAVED) or ""
-            for rank, process in self._known.items():
+            for rank, process in self.known.items():
                 if (
                     process.machine == machine_name()
                     and not is_running(process.pid)

@@ -171,7 +171,9 @@ class Team:
             host, _, port = first.rpartition(":")
             # A connection of its own, since an answer may never come. It waits for 0 other processes.
             store = core.TCPStore(host, int(port), False, 0)
-            self.watch = Watch(Peers(Board(store), self.rank, self.size))
+            peers = Peers(Board(store), self.rank, self.size)
+            peers.known = self._peers.known
+            self.watch = Watch(peers)
 
     def end(self) -> None:
         """Stop watching the others."""

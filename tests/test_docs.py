@@ -1,4 +1,4 @@
-"""The guides say what is so: links, examples, commands, mirrors, and the list of components."""
+"""The guides say what is so: links, examples, commands, mirrors, the site, and the list of components."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import benchmark
 import pytest
+import yaml
 
 from ppocr_ext.cli.main import COMMANDS, build_parser, import_command
 from ppocr_ext.config.node import Place
@@ -58,6 +59,34 @@ def test_relative_links_lead_somewhere(page: Path) -> None:
         if not file.exists() or (anchor and anchor not in anchors(file)):
             broken.append(target)
     assert broken == []
+
+
+def navigation(entry: object) -> Iterator[str]:
+    """The pages that a `nav` of MkDocs names."""
+    if isinstance(entry, str):
+        yield entry
+    else:
+        for each in entry.values() if isinstance(entry, dict) else entry:
+            yield from navigation(each)
+
+
+def test_every_page_is_in_the_navigation_of_the_site() -> None:
+    english, chinese = (
+        list(navigation(yaml.safe_load((DOCS / "site" / name).read_text(encoding="utf-8"))["nav"]))
+        for name in ("mkdocs.yml", "zh.yml")
+    )
+    pages = {name_of(page) for page in PAGES}
+    in_chinese = {page for page in pages if page.startswith(("docs/zh/", "README.zh"))}
+    assert pages - in_chinese - set(english) == set()
+    assert (in_chinese | {f"docs/{name}" for name in GENERATED}) - set(chinese) == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_lists_look_on_the_site_as_on_github(page: Path) -> None:
+    text = prose(page)
+    after_a_paragraph = re.findall(r"^(?![-*] |\d+\. |[ #])[^\n]+\n(?:[-*]|\d+\.) .*", text, re.MULTILINE)
+    not_four_deeper = re.findall(r"^(?! {4}| {8})( +(?:[-*]|\d+\.) .*)", text, re.MULTILINE)
+    assert after_a_paragraph + not_four_deeper == []
 
 
 def test_yaml_examples_are_read() -> None:

@@ -10,6 +10,7 @@ import json
 import math
 import os
 import platform
+import socket
 import sys
 import textwrap
 import time
@@ -214,6 +215,16 @@ def check_devices() -> list[CheckResult]:
         gpus = range(paddle.device.cuda.device_count())
         names = ", ".join(map(paddle.device.cuda.get_device_name, gpus))
         results.append(CheckResult("ok", f"{len(gpus)} GPU: {names}" if gpus else "no GPU is visible"))
+    name = socket.gethostname()
+    address = "no address"
+    with suppress(OSError):
+        address = socket.gethostbyname(name)
+    if address.startswith("127.") or not address[0].isdigit():
+        # Otherwise Paddle's launcher tells the other machines this address, and waits for ever.
+        text = (
+            f"the name of this machine, {name}, has {address}: train on several machines with --host ADDRESS"
+        )
+        results.append(CheckResult("ok", text))
     return results
 
 

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,13 @@ def test_the_folders_that_were_not_used_for_longest_go(root, monkeypatch):
     monkeypatch.setattr(compiled, "LIMIT", 16)
     use("d", "12345")
     assert sorted(each.name for each in root.iterdir()) == ["a", "c", "d"]
+
+
+def test_a_clock_that_is_a_day_off_removes_nothing_that_is_being_written(root, monkeypatch):
+    (written := root / f"{compiled._PART}by_another").mkdir(parents=True)
+    monkeypatch.setattr(time, "time", lambda real=time.time: real() + 2 * 24 * 3600)
+    use("a")
+    assert written.is_dir()
 
 
 def test_without_a_folder_to_write_to_a_graph_is_of_this_process(root):

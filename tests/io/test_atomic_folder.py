@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from error_codes import raises_code
 
 from ppocr_ext.errors import DataError
+from ppocr_ext.io import atomic
 from ppocr_ext.io.atomic import atomic_folder
 
 OWNED = ("a.bin", "b.bin", "index.json")
@@ -52,3 +54,21 @@ def test_a_file_and_a_folder_that_cannot_be_written_are_refused(tmp_path: Path) 
         write(tmp_path / "file")
     with raises_code(DataError, "unwritable_folder"):
         write(Path("/proc/1/no/such"))
+
+
+def test_files_that_another_machine_is_writing_stay_in_a_shared_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(KeyboardInterrupt), atomic.atomic_writer(tmp_path / "shard"):
+        [temporary] = tmp_path.iterdir()
+        (
+            tmp_path / temporary.name.replace(f".{os.getpid()}-", ".999999999-")
+        ).touch()  # of a killed process here
+        atomic.remove_temporary_files(tmp_path, shared=True)
+        assert list(tmp_path.iterdir()) == [temporary]
+        monkeypatch.setattr(atomic, "_machine_digest", lambda: "0" * 8)  # what another machine sees
+        atomic.remove_temporary_files(tmp_path, shared=True)
+        assert list(tmp_path.iterdir()) == [temporary]
+        atomic.remove_temporary_files(tmp_path)  # one that has locked the folder
+        assert not list(tmp_path.iterdir())
+        raise KeyboardInterrupt

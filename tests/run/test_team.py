@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import paddle
 import pytest
-from error_codes import raises_code
 from waiting import HANG
 
 from ppocr_ext.errors import DataError, ProcessError
@@ -132,7 +131,10 @@ def test_a_failure_ends_the_waiting_of_the_others_with_its_words(two):
 
     _, fault = together(fail, first.barrier)
     assert isinstance(fault, ProcessError) and fault.code == "process_failed"
-    assert "Process 1 of 2 (this machine; its messages: /logs/workerlog.1) has failed: the disk is full" in str(fault)
+    assert (
+        "Process 1 of 2 (this machine; its messages: /logs/workerlog.1) has failed: the disk is full"
+        in str(fault)
+    )
     # a collective that broke because of it is not this process's own failure
     with pytest.raises(ProcessError, match="the disk is full"):
         first.fail(RuntimeError("gloo: connection closed by peer"))

@@ -86,6 +86,7 @@ def _train(args: argparse.Namespace) -> int:
 
     from ppocr_ext.loop.session import train
     from ppocr_ext.report.run_folder import EXIT_CODES
+    from ppocr_ext.run.machine import spans_machines
     from ppocr_ext.run.team import is_beside_first
 
     config = read_config(args, args.strict)
@@ -110,6 +111,8 @@ def _train(args: argparse.Namespace) -> int:
             LOG.warning("%s: %s", outcome.status, outcome.reason)
         if (folder / "latest.pdparams").is_file():
             again = "" if args.processes is None else f" --processes {args.processes}"
+            if spans_machines():
+                again = ", by Paddle's launcher as before, with these files on every machine"
             LOG.info("resume with: %s%s", run_command("train", folder / "latest", args.host), again)
         return code
     if outcome.reason:

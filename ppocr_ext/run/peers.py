@@ -2,13 +2,15 @@
 
 A process that waits in a collective can do nothing else: with gloo it crashes after 30 seconds, with NCCL later. So a
 thread counts in Paddle's store that its process lives, and watches the counters of the others. It may wait for ever
-itself, if the machine of the store cannot be reached. A second thread notices this, and ends the process.
+itself, if the machine of the store cannot be reached. A second thread notices this, and ends the process. If a
+collective crashes sooner, because a connection was closed, the crash waits for this thread.
 
 Only times of this process's own clock are compared.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import threading
@@ -28,7 +30,9 @@ _STORE_IS_GONE = (RuntimeError, ValueError, OSError)  # raised by Paddle's store
 _LOOK_EVERY = 0.5  # seconds
 _GRACE = 3.0  # seconds that the process has to notice by itself that another one is lost
 _LAST_WORK = 60.0  # seconds that it then has to end
+_SPARE = 8  # seconds
 _SAVED = "saved"
+_HANDLER = ctypes.CFUNCTYPE(None)
 
 
 class Board:
@@ -176,6 +180,7 @@ class Watch:
         self.patience = 15.0 if os.environ.get("PADDLE_DISTRI_BACKEND") == "gloo" else 45.0
         self._looked = time.monotonic()
         self._heard = dict.fromkeys(peers.others, self._looked)
+        self._end_crash_delay = _delay_crashes(self.patience + _GRACE + _SPARE)
         self._threads = [threading.Thread(target=work, daemon=True) for work in (self._follow, self._judge)]
         for thread in self._threads:
             thread.start()
@@ -185,6 +190,7 @@ class Watch:
         self._ended.set()
         for thread in self._threads:  # not for ever, since an answer of the store may never come
             thread.join(_GRACE)
+        self._end_crash_delay()
 
     def message(self, reason: str) -> str:
         """Return ``reason`` with the step and the last checkpoint."""
@@ -224,7 +230,7 @@ class Watch:
             if self._ended.wait(_GRACE) or (self.noticed.is_set() and self._ended.wait(_LAST_WORK)):
                 return
             if hasattr(signal, "alarm"):  # the folder of the run may be on a machine that cannot be reached
-                signal.alarm(int(_GRACE) + 5)
+                signal.alarm(_SPARE)
             if self._found:
                 with suppress(ProcessError):
                     self._peers.board.add("ended", 1)
@@ -248,3 +254,26 @@ class Watch:
                     f"network is down, or the process is stopped or killed."
                 )
         return None
+
+
+def _delay_crashes(seconds: float) -> Callable[[], object]:
+    """Let each thread that crashes by an exception in C++ wait first; return what ends this.
+
+    Within a backward pass, nothing catches the exception that gloo raises when another process is lost.
+    """
+    try:
+        set_terminate = ctypes.CDLL("libstdc++.so.6")._ZSt13set_terminatePFvvE
+    except (OSError, AttributeError):  # another C++ library
+        return lambda: None
+    set_terminate.argtypes, set_terminate.restype = [_HANDLER], _HANDLER
+
+    def wait() -> None:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            with suppress(KeyboardInterrupt):  # the launcher ends the processes of this machine
+                time.sleep(end - time.monotonic())
+        before()
+
+    handler = _HANDLER(wait)
+    before = set_terminate(handler)
+    return lambda: set_terminate(before) and handler

@@ -1,6 +1,9 @@
 """A lost process is named, and ends the others; here over a store in memory."""
 
 import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -104,3 +107,23 @@ def test_clocks_of_machines_are_not_compared(watches, monkeypatch):
     watches(1, "another machine").patience = 0.5
     time.sleep(1)
     assert not watches.ended
+
+
+CRASH = """
+import ctypes, os, resource, threading
+from ppocr_ext.run.peers import _delay_crashes
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+end = _delay_crashes({seconds})
+threading.Timer(0.5, lambda: os._exit(7)).start()
+{ends}
+ctypes.CDLL("libstdc++.so.6")._ZSt9terminatev()  # as for an exception that nothing catches
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the name of the C++ library is Linux's")
+@pytest.mark.parametrize(
+    ("seconds", "ends", "code"), [(60, "", 7), (0.01, "", -signal.SIGABRT), (60, "end()", -signal.SIGABRT)]
+)
+def test_a_crash_waits_for_the_watch(seconds, ends, code):
+    words = [sys.executable, "-c", CRASH.format(seconds=seconds, ends=ends)]
+    assert subprocess.run(words, stderr=subprocess.DEVNULL, check=False).returncode == code

@@ -166,14 +166,13 @@ class Team:
 
     def begin(self) -> None:
         """Begin to watch the others."""
-        if self.size > 1:
-            first = os.environ.get("PADDLE_MASTER") or os.environ["PADDLE_TRAINER_ENDPOINTS"].split(",")[0]
-            host, _, port = first.rpartition(":")
-            # A connection of its own, since an answer may never come. It waits for 0 other processes.
-            store = core.TCPStore(host, int(port), False, 0)
-            peers = Peers(Board(store), self.rank, self.size)
-            peers.known = self._peers.known
-            self.watch = Watch(peers)
+        first = os.environ.get("PADDLE_MASTER") or os.environ["PADDLE_TRAINER_ENDPOINTS"].split(",")[0]
+        host, _, port = first.rpartition(":")
+        # A connection of its own, since an answer may never come. It waits for 0 other processes.
+        store = core.TCPStore(host, int(port), False, 0)
+        peers = Peers(Board(store), self.rank, self.size)
+        peers.known = self._peers.known
+        self.watch = Watch(peers)
 
     def end(self) -> None:
         """Stop watching the others."""
@@ -199,9 +198,8 @@ class Team:
         if self.size > 1 and broken:
             patience = _BLAME_WITHIN
             if self.watch is not None and spans_machines() and _COLLECTIVE.search(str(error)):
-                patience += (
-                    self.watch.patience
-                )  # only silence tells that a process of another machine was killed
+                # Only its silence tells that a process of another machine was killed.
+                patience += self.watch.patience
             failure = self._failure(patience)
             if failure is not None:
                 raise self._lost(failure) from error

@@ -17,6 +17,9 @@ from ppocr_ext.errors import PPOCRExtError
 LOG = logging.getLogger("ppocr_ext")
 INSTALL_PADDLE = "pip install 'ppocr-ext[cpu]'"
 INSTALL_ONNX = "pip install 'ppocr-ext[onnx]'"
+INSTALL_LIBRARIES = "apt-get install -y libgl1 libglib2.0-0 libgomp1"
+# What OpenCV and Paddle load of these; images of containers often lack them.
+_LIBRARY = re.compile(r"lib(GL|glib|gthread|xcb|gomp)\S*: cannot open shared object file")
 DEBUG = "(run again with --debug to see where)"
 _WORKER = re.compile(r"DataLoader worker\(\d+\) caught \w+ with message:\n")
 # The last line of a traceback: the exception's dotted name, then its message.
@@ -115,6 +118,11 @@ def is_misspelling(name: str, known: Iterable[str]) -> bool:
     return near is not None and abs(len(near) - len(name)) <= 1
 
 
+def lacks_library(error: BaseException) -> bool:
+    """Return True if an import failed for lack of a library that ``INSTALL_LIBRARIES`` installs."""
+    return isinstance(error, ImportError) and _LIBRARY.match(str(error)) is not None
+
+
 def error_text(error: BaseException) -> str:
     """Return the message for a user, which says what happened, and the fix if it is known.
 
@@ -127,6 +135,8 @@ def error_text(error: BaseException) -> str:
         package = (error.name or "").partition(".")[0]
         reason = "Paddle is not installed" if package == "paddle" else str(error)
         return f"{reason}. Fix: {_PACKAGE_FIXES.get(package, _OTHER_PACKAGE)}"
+    if lacks_library(error):
+        return f"{error}. Fix: {INSTALL_LIBRARIES}"
     if isinstance(error, OSError) and error.errno is not None:
         name = error.filename2 or error.filename  # for a rename, the final name, not the temporary one
         fix = _FIXES.get(error.errno)

@@ -33,6 +33,15 @@ def from_worker(error: Exception) -> Exception:
         (from_worker(ValueError("no image")), f"internal error: ValueError: no image {DEBUG}"),
         (ZeroDivisionError("by zero"), f"internal error: ZeroDivisionError: by zero {DEBUG}"),
         (
+            ImportError("libGL.so.1: cannot open shared object file: No such file or directory"),
+            "libGL.so.1: cannot open shared object file: No such file or directory. Fix: "
+            "apt-get install -y libgl1 libglib2.0-0 libgomp1",
+        ),
+        (
+            ImportError("libfoo.so: cannot open"),
+            f"internal error: ImportError: libfoo.so: cannot open {DEBUG}",
+        ),
+        (
             OSError(errno.ENOSPC, "No space left on device", "out/latest.pdparams"),
             "out/latest.pdparams: No space left on device. Fix: free some space, or write to another place.",
         ),

@@ -24,7 +24,7 @@ from ppocr_ext import __version__
 from ppocr_ext.cli.options import add_host_argument
 from ppocr_ext.errors import HostError
 from ppocr_ext.host.complete import quiet_imports
-from ppocr_ext.messages import INSTALL_PADDLE, command_line
+from ppocr_ext.messages import INSTALL_LIBRARIES, INSTALL_PADDLE, command_line, lacks_library
 
 EPILOG = """\
 examples:
@@ -144,7 +144,9 @@ def check_paddle() -> list[CheckResult]:
         with quiet_imports():
             paddle = importlib.import_module("paddle")
     except Exception as reason:  # a broken build may raise any exception
-        fix = f"pip install {reason.name}" if isinstance(reason, ModuleNotFoundError) else reinstall
+        fix = INSTALL_LIBRARIES if lacks_library(reason) else reinstall
+        if isinstance(reason, ModuleNotFoundError):
+            fix = f"pip install {reason.name}"
         return [CheckResult("FAIL", f"Paddle cannot be imported: {_first_line(reason)}", fix)]
     build = "CUDA" if paddle.is_compiled_with_cuda() else "CPU"
     return [CheckResult("ok", f"Paddle {paddle.__version__} ({build} build)")]

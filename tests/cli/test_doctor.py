@@ -64,6 +64,7 @@ def test_both_builds_of_paddle(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 SETUPTOOLS = ModuleNotFoundError("No module named 'setuptools'", name="setuptools")
+NO_LIBGOMP = "libgomp.so.1: cannot open shared object file: No such file or directory"
 HEADLESS = "pip install --force-reinstall --no-deps opencv-python-headless"
 
 
@@ -77,6 +78,7 @@ HEADLESS = "pip install --force-reinstall --no-deps opencv-python-headless"
             "ImportError: libgomp.so.1: no",
             "pip uninstall",
         ),
+        ("paddle", ImportError(NO_LIBGOMP), NO_LIBGOMP, "apt-get install -y libgl1 libglib2.0-0 libgomp1"),
         ("cv2", ImportError("libGL.so.1: cannot open"), "libGL.so.1: cannot open", HEADLESS),
     ],
 )

@@ -28,20 +28,23 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     """Run the whole suite in a process for each core, at most four; `pytest FILE` and `pytest -n 0` take one."""
     option = config.option
     undecided = getattr(option, "numprocesses", 0) is None and not hasattr(config, "workerinput")
-    shared = wants_clients(config)  # they build and train in one folder
+    shared = "clients" in wanted(config)  # they build and train in one folder
     if undecided and not shared and not option.file_or_dir and not option.usepdb:
         option.numprocesses, option.dist = min(4, len(os.sched_getaffinity(0))), "worksteal"
 
 
-def wants_clients(config: pytest.Config) -> bool:
-    return "clients" in config.option.markexpr.replace("not clients", "")
+NEED_A_NETWORK = ("clients", "fresh")
+
+
+def wanted(config: pytest.Config) -> set[str]:
+    """Return the marks of tests that need a network and that `-m` names."""
+    return {mark for mark in NEED_A_NETWORK if mark in config.option.markexpr.replace(f"not {mark}", "")}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the tests of real clients out, unless `-m` names them."""
-    if wants_clients(config):
-        return
-    left_out = [item for item in items if item.get_closest_marker("clients")]
+    """Leave the tests that need a network out, unless `-m` names them."""
+    unwanted = [mark for mark in NEED_A_NETWORK if mark not in wanted(config)]
+    left_out = [item for item in items if any(map(item.get_closest_marker, unwanted))]
     items[:] = [item for item in items if item not in left_out]
     config.hook.pytest_deselected(items=left_out)
 

@@ -14,6 +14,7 @@ import pytest
 from ppocr_ext import __version__
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.io import resources
+from ppocr_ext.messages import INSTALL_LIBRARIES
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
@@ -126,3 +127,26 @@ def imported(file: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
             names.add(node.module.partition(".")[0])
     return names
+
+
+def test_the_page_on_installing_lists_every_extra() -> None:
+    tree = ast.parse((REPOSITORY / "setup.py").read_text(encoding="utf-8"))
+    assigned = {node.targets[0].id: node.value for node in tree.body if isinstance(node, ast.Assign)}
+    extras = {key.value for name in ("EXTRAS", "WRITERS") for key in assigned[name].keys if key is not None}
+    page = (REPOSITORY / "docs" / "install.md").read_text(encoding="utf-8")
+    (table,) = re.findall(r"^\| extra \|.*\n\|[-|]+\n((?:\|.*\n)+)", page, re.MULTILINE)
+    assert set(re.findall(r"`([^`]+)`", "".join(row.split("|")[1] for row in table.splitlines()))) == extras
+
+
+def test_the_files_for_containers_differ_only_in_paddle() -> None:
+    cpu, gpu = (
+        (REPOSITORY / "docs" / "docker" / f"{name}.dockerfile").read_text(encoding="utf-8")
+        for name in ("cpu", "gpu")
+    )
+    copies = re.findall(r"^COPY (.*) \S+$", cpu, re.MULTILINE)
+    assert copies == re.findall(r"^COPY (.*) \S+$", gpu, re.MULTILINE)
+    assert [name for line in copies for name in line.split() if not (REPOSITORY / name).exists()] == []
+    libraries = [
+        set(re.findall(r"\blib\S+", re.search(r"apt-get install[^&]*", text)[0])) for text in (cpu, gpu)
+    ]
+    assert libraries[0] == libraries[1] and INSTALL_LIBRARIES.endswith(" ".join(sorted(libraries[0])))

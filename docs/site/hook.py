@@ -92,6 +92,12 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     return f'<div lang="en">{html}</div>' if english else html
 
 
+def on_page_context(context: dict, page: Page, config: MkDocsConfig, nav: object) -> None:
+    """Let both languages store the choice of light or dark in one place."""
+    if config.theme["language"] == "zh":
+        config.extra["scope"] = _in_other_site(page, config, "")
+
+
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
     """Let the language switch lead to the same page in the other language."""
     other = "en" if config.theme["language"] == "zh" else "zh"

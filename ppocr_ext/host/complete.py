@@ -135,8 +135,7 @@ def import_host(location: Location) -> HostModules:
     """
     if importlib.util.find_spec("paddle") is None:
         raise MissingPackageError(
-            f"Paddle is not installed. For the CPU: {INSTALL_PADDLE}. "
-            f"For an NVIDIA GPU: pip install 'ppocr-ext[gpu]'.",
+            f"Paddle is not installed. For the CPU: {INSTALL_PADDLE}. For an NVIDIA GPU: see docs/install.md.",
             code="missing_package",
         )
     root = str(location.root)

@@ -34,7 +34,7 @@ _CPU_INFO = Path("/proc/cpuinfo")
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_MAX = -4
 _KEEP = 2**31 - 1
-_INSTALL = {"gpu": " (`pip install 'ppocr-ext[gpu]'` for NVIDIA)"}
+_INSTALL = {"gpu": " (for NVIDIA: docs/install.md)"}
 
 
 def choose_device(config: Config) -> str:
@@ -70,7 +70,7 @@ def device_kind(config: Config) -> str:
     if not built_for.get(kind, partial(paddle.device.is_compiled_with_custom_device, kind))():
         raise ConfigError(
             f"{key} is true, but this Paddle ({paddle.__version__}) is not built for {kind.upper()}. "
-            f"Install the build for it{_INSTALL.get(kind, '')}, or set -o Global.use_{kind}=false.",
+            f"Install the build for it in its place{_INSTALL.get(kind, '')}, or set -o Global.use_{kind}=false.",
             code="unsupported_device",
         )
     if kind == "gpu" and paddle.device.cuda.device_count() == 0:

@@ -55,11 +55,14 @@ PADDLE_RUNTIME = ["setuptools"]
 # `make-dataset captcha` draws with the one, curves are drawn with the other.
 QUICKSTART = ["captcha", "matplotlib"]
 
+# paddle2onnx has no wheel for Python 3.13: there, these extras read ONNX files and do not write them.
+PADDLE2ONNX = "paddle2onnx>=2.1,<3; python_version < '3.13'"
+
 # Reads and writes `inference.onnx`. Tried: paddle2onnx 2.1.0, which takes onnx 1.17.0, and onnxruntime 1.31.1.
-ONNX = ["onnxruntime>=1.17", "paddle2onnx>=2.1,<3", "onnx"]
+ONNX = ["onnxruntime>=1.17", PADDLE2ONNX, "onnx"]
 
 # Computes frozen networks where it is faster than Paddle. Tried: openvino 2026.4.0; a major version may rename options.
-OPENVINO = ["openvino>=2026,<2027", "paddle2onnx>=2.1,<3"]
+OPENVINO = ["openvino>=2026,<2027", PADDLE2ONNX]
 
 # Searches for settings; with Ray also on several machines. Tried: optuna 5.0.0, ray 2.60.0.
 TUNE = ["optuna>=4", "matplotlib"]
@@ -94,7 +97,7 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     license_files=["LICENSE"],
-    python_requires=">=3.10,<3.13",
+    python_requires=">=3.10,<3.14",
     packages=[*find_packages(include=["ppocr_ext", "ppocr_ext.*"]), *config_packages()],
     package_dir={"ppocr_ext": "ppocr_ext", "ppocr_ext.configs": "configs"},
     package_data={"ppocr_ext": ["py.typed", "dictionaries/*"], "": ["*.yml", "*.txt", "*.json"]},
@@ -108,6 +111,7 @@ setup(
         "Programming Language :: Python :: 3.10",
         "Programming Language :: Python :: 3.11",
         "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
         "Topic :: Scientific/Engineering :: Image Recognition",
         "Typing :: Typed",
     ],

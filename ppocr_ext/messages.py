@@ -8,6 +8,7 @@ import json
 import logging
 import re
 import shlex
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,12 @@ from ppocr_ext.errors import PPOCRExtError
 
 LOG = logging.getLogger("ppocr_ext")
 INSTALL_PADDLE = "pip install 'ppocr-ext[cpu]'"
-INSTALL_ONNX = "pip install 'ppocr-ext[onnx]'"
+# The extras leave paddle2onnx out where it has no wheel, see setup.py.
+_LEFT_OUT = " (for Python 3.13 this leaves out paddle2onnx, which writes ONNX: use Python 3.12)"
+_PADDLE2ONNX = _LEFT_OUT if sys.version_info >= (3, 13) else ""
+INSTALL_ONNX = f"pip install 'ppocr-ext[onnx]'{_PADDLE2ONNX}"
+INSTALL_OPENVINO = f"pip install 'ppocr-ext[openvino]'{_PADDLE2ONNX}"
+INSTALL_QUICKSTART = "pip install 'ppocr-ext[quickstart]'"
 INSTALL_LIBRARIES = "apt-get install -y libgl1 libglib2.0-0 libgomp1"
 # What OpenCV and Paddle load of these; images of containers often lack them.
 _LIBRARY = re.compile(r"lib(GL|glib|gthread|xcb|gomp)\S*: cannot open shared object file")
@@ -43,15 +49,16 @@ _FIXES = {
     errno.EISDIR: "give the name of a file, not of a folder",
     errno.EMFILE: "close other programs, or raise the limit: `ulimit -n 4096`",
 }
-_INSTALL_QUICKSTART = "pip install 'ppocr-ext[quickstart]'"
 _PACKAGE_FIXES = {
     "paddle": INSTALL_PADDLE,
-    "captcha": _INSTALL_QUICKSTART,
-    "matplotlib": _INSTALL_QUICKSTART,
+    "captcha": INSTALL_QUICKSTART,
+    "matplotlib": INSTALL_QUICKSTART,
     "optuna": "pip install 'ppocr-ext[tune]'",
     "ray": "pip install 'ppocr-ext[tune-ray]'",
 }
-_OTHER_PACKAGE = "run `ppocr-ext doctor`, which shows what is missing and how to install it."
+_OTHER_PACKAGE = (
+    "pip install ppocr-ext (in a clone: pip install .); `ppocr-ext doctor` shows what is still missing."
+)
 MEMORY = (
     "Not enough memory. Fix: use a smaller Train.loader.batch_size_per_card (Eval.loader… in an evaluation), or fewer "
     "loader.num_workers"

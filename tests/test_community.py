@@ -15,6 +15,7 @@ import pytest
 import yaml
 from test_docs import wrong_commands
 
+from ppocr_ext import __version__
 from ppocr_ext.first_run import decisions, writing
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -46,6 +47,8 @@ def test_a_workflow_runs_commands_of_ours(file: Path, monkeypatch: pytest.Monkey
     lines = [step["run"] for step in steps(file) if "run" in step]
     assert sum("ppocr-ext" in line for line in lines) >= 1
     assert wrong_commands(lines, monkeypatch) == []
+    installed = [line for line in lines if re.search(r"ppocr-ext\[", line)]
+    assert all(f"]=={__version__.partition('.')[0]}.*" in line for line in installed)
     assert all(("run" in step) != ("uses" in step) for step in steps(file))
     scripts = [
         word

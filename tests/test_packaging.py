@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ppocr_ext import __version__
+from ppocr_ext.cli import doctor
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.io import resources
 from ppocr_ext.messages import INSTALL_LIBRARIES
@@ -34,6 +35,16 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_name_and_version() -> None:
     assert setup_py("--name", "--version").split() == ["ppocr-ext", __version__]
+
+
+def test_setup_doctor_and_guides_name_the_same_versions_of_python() -> None:
+    text = (REPOSITORY / "setup.py").read_text(encoding="utf-8")
+    versions = re.findall(r"Python :: (3\.\d+)", text)
+    (first, *_, last) = (tuple(map(int, version.split("."))) for version in versions)
+    assert (first, last) == doctor._PYTHONS
+    assert f'python_requires=">={versions[0]},<3.{last[1] + 1}"' in text
+    for page in ("README.md", "docs/install.md", "docs/paddleocr.md"):
+        assert f"Python {versions[0]} to {versions[-1]}" in (REPOSITORY / page).read_text(encoding="utf-8")
 
 
 def test_a_package_page_has_no_links_into_the_repository() -> None:

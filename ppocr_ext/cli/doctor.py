@@ -24,7 +24,14 @@ from ppocr_ext import __version__
 from ppocr_ext.cli.options import add_host_argument
 from ppocr_ext.errors import HostError
 from ppocr_ext.host.complete import quiet_imports
-from ppocr_ext.messages import INSTALL_LIBRARIES, INSTALL_PADDLE, command_line, lacks_library
+from ppocr_ext.messages import (
+    INSTALL_LIBRARIES,
+    INSTALL_ONNX,
+    INSTALL_PADDLE,
+    INSTALL_QUICKSTART,
+    command_line,
+    lacks_library,
+)
 
 EPILOG = """\
 examples:
@@ -37,7 +44,7 @@ exit code: 0 training can run, 1 it cannot.
 """
 
 _FIX_LINE = "\n        fix it: "
-_PYTHONS = ((3, 10), (3, 12))
+_PYTHONS = ((3, 10), (3, 13))
 _PADDLES = ("paddlepaddle", "paddlepaddle-gpu")
 _OPENCVS = (
     "opencv-python",
@@ -128,7 +135,7 @@ def check_python() -> list[CheckResult]:
     text = f"Python {platform.python_version()} ({sys.executable})"
     if _PYTHONS[0] <= sys.version_info[:2] <= _PYTHONS[1]:
         return [CheckResult("ok", text)]
-    return [CheckResult("FAIL", f"{text}: 3.10 to 3.12 are supported", "python3.11 -m venv .venv")]
+    return [CheckResult("FAIL", f"{text}: 3.10 to 3.13 are supported", "python3.11 -m venv .venv")]
 
 
 def check_paddle() -> list[CheckResult]:
@@ -177,13 +184,11 @@ def check_quickstart() -> list[CheckResult]:
     return [
         CheckResult("ok", f"{module} {importlib.metadata.version(module)}")
         if importlib.util.find_spec(module)
-        else CheckResult(
-            "note", f"{module} is not installed: it {purpose}", f"pip install 'ppocr-ext[{extra}]'"
-        )
-        for module, purpose, extra in (
-            ("captcha", "draws CAPTCHAs", "quickstart"),
-            ("matplotlib", "has fonts and draws the map of centers", "quickstart"),
-            ("paddle2onnx", "writes ONNX files in `export`", "onnx"),
+        else CheckResult("note", f"{module} is not installed: it {purpose}", fix)
+        for module, purpose, fix in (
+            ("captcha", "draws CAPTCHAs", INSTALL_QUICKSTART),
+            ("matplotlib", "has fonts and draws the map of centers", INSTALL_QUICKSTART),
+            ("paddle2onnx", "writes ONNX files in `export`", INSTALL_ONNX),
         )
     ]
 

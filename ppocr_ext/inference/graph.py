@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -107,6 +111,26 @@ class _Traced(nn.Layer):
         return paddle.utils.flatten(outputs)
 
 
+@contextmanager
+def _home_for_paddle() -> Iterator[None]:
+    """Inside this context, `~/.cache` can be written to: Paddle 3 keeps code there while it compiles."""
+    folder = Path(os.path.expanduser("~/.cache/paddle/to_static_tmp"))  # noqa: PTH111 - a user may have no home
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+    if os.access(folder, os.W_OK):
+        yield
+        return
+    before = os.environ.get("HOME")
+    with tempfile.TemporaryDirectory() as home:
+        os.environ["HOME"] = home
+        try:
+            yield
+        finally:
+            del os.environ["HOME"]
+            if before is not None:
+                os.environ["HOME"] = before
+
+
 def write_graph(
     copied: nn.Layer,
     request: HeadRequest,
@@ -139,7 +163,8 @@ def write_graph(
 
     generator = paddle.get_rng_state()
     try:
-        captured(save, "The network cannot be compiled", "not_compiled")
+        with _home_for_paddle():
+            captured(save, "The network cannot be compiled", "not_compiled")
     finally:
         paddle.set_rng_state(generator)
     if not (folder / GRAPH).is_file():

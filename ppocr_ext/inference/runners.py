@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ppocr_ext.config.global_keys import AUTO, BFLOAT16, FLOAT32, NETWORK, ONNXRUNTIME, OPENVINO, PADDLE
 from ppocr_ext.errors import MissingPackageError, ModelError
-from ppocr_ext.messages import INSTALL_ONNX, INSTALL_PADDLE, error_text
+from ppocr_ext.messages import INSTALL_ONNX, INSTALL_OPENVINO, INSTALL_PADDLE, error_text
 
 if TYPE_CHECKING:  # commands that only need names start without NumPy
     import numpy as np
@@ -26,7 +26,7 @@ STEM = "inference"  # name of a graph's files, as PaddleOCR and PaddleX expect i
 GRAPH = f"{STEM}.json"
 WEIGHTS = f"{STEM}.pdiparams"
 ONNX = f"{STEM}.onnx"  # read by all engines except Paddle
-INSTALL = {ONNXRUNTIME: INSTALL_ONNX, OPENVINO: "pip install 'ppocr-ext[openvino]'"}
+INSTALL = {ONNXRUNTIME: INSTALL_ONNX, OPENVINO: INSTALL_OPENVINO}
 _SHOWN = 3  # printed lines that a message shows
 
 

@@ -591,7 +591,7 @@ EXPORT = group(
     case("A config without weights", call("export -c config.yml"), "Global.checkpoints"),
     case(
         "A folder that is not empty",
-        writing("model/notes.txt", "mine", "export", "trained", "--output", "model"),
+        writing("model/notes.txt", "mine", "export", "trained", "--output", "model", "--format", "paddle"),
         "model",
         "notes.txt",
         "--force",

@@ -110,7 +110,7 @@ def test_a_folder_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("version", "level"), [((3, 9), "FAIL"), ((3, 10), "ok"), ((3, 12), "ok"), ((3, 13), "FAIL")]
+    ("version", "level"), [((3, 9), "FAIL"), ((3, 10), "ok"), ((3, 13), "ok"), ((3, 14), "FAIL")]
 )
 def test_python(monkeypatch: pytest.MonkeyPatch, version: tuple[int, int], level: str) -> None:
     monkeypatch.setattr(sys, "version_info", (*version, 0, "final", 0))

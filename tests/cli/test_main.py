@@ -107,8 +107,8 @@ INTERRUPTED_IMPORT.__cause__ = KeyboardInterrupt()
         (
             ModuleNotFoundError("No module named 'cv2'", name="cv2"),
             2,
-            "error: No module named 'cv2'. Fix: run `ppocr-ext doctor`, which shows what is missing and how to install "
-            "it.\n",
+            "error: No module named 'cv2'. Fix: pip install ppocr-ext (in a clone: pip install .); `ppocr-ext doctor` "
+            "shows what is still missing.\n",
         ),
     ],
 )

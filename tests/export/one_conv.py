@@ -103,5 +103,6 @@ def trained(tmp_path_factory):
 @pytest.fixture(scope="session")
 def exported(trained, tmp_path_factory):
     """Everything that an export writes; not to be changed."""
+    pytest.importorskip("paddle2onnx")
     output = tmp_path_factory.mktemp("exported") / "model"
     return export_recogniser(trained.config, trained, output)

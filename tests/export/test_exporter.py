@@ -76,6 +76,7 @@ def test_only_a_squash_model_is_given_an_input_shape():
 
 
 def test_onnx_alone_and_the_accuracy_of_each_policy(trained, tmp_path, monkeypatch):
+    pytest.importorskip("paddle2onnx")
     images = drawn_images(trained.charset.characters, SHAPE[1])
     rows = []
     for number, image in enumerate(images):
@@ -109,6 +110,8 @@ def test_a_width_is_accepted_where_it_makes_sense(caplog):
 
 
 def test_nothing_is_left_of_an_export_that_fails(trained, tmp_path, monkeypatch):
+    pytest.importorskip("paddle2onnx")
+
     def fail(*args: Any) -> None:
         raise ConfigError("no", code="bad_value")
 

@@ -4,6 +4,7 @@ import os
 import shutil
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -86,6 +87,7 @@ def test_a_network_of_one_width_asks_for_it_and_its_graph_takes_no_other(tmp_pat
     with raises_code(ModelError, "fixed_width", "--width 192"):
         write_reader(network, tmp_path, shape)
     assert write_reader(network, tmp_path, shape, 192).classes == len(network.head.fc.bias)
+    pytest.importorskip("paddle2onnx")
     write_onnx(tmp_path, {})
     session = onnxruntime.InferenceSession(str(tmp_path / "inference.onnx"))
     assert session.get_inputs()[0].shape[2:] == [32, 192]
@@ -101,6 +103,22 @@ class SoftmaxTwice(paddle.nn.Layer):
 
     def forward(self, x: paddle.Tensor, targets: Any = None) -> paddle.Tensor:
         return paddle.nn.functional.softmax(self.inner(x), axis=-1)
+
+
+def test_a_home_that_cannot_be_written_to_is_no_hindrance(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("HOME", str(tmp_path / "file"))
+    homes, to_static = [], paddle.jit.to_static
+    monkeypatch.setattr(
+        paddle.jit,
+        "to_static",
+        lambda *args, **more: homes.append(Path.home().is_dir()) or to_static(*args, **more),
+    )
+    for name in ("first", "second"):  # Paddle keeps what it has converted, but not the files
+        (tmp_path / name).mkdir()
+        write_reader(recogniser_of(tmp_path).network, tmp_path / name, SHAPE)
+        assert (tmp_path / name / "inference.json").is_file()
+    assert homes == [True, True] and os.environ["HOME"] == str(tmp_path / "file")
 
 
 def test_a_head_that_applies_the_softmax_twice_is_refused(tmp_path):

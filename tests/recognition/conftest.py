@@ -38,7 +38,7 @@ def require_paddle_3():
 def exported(run, tmp_path_factory):
     """The run's network as `ppocr-ext export` writes it."""
     require_paddle_3()
-    import paddle2onnx
+    paddle2onnx = pytest.importorskip("paddle2onnx")
 
     folder = tmp_path_factory.mktemp("exported")
     network, charset = network_of(load(run / "config.yml"))

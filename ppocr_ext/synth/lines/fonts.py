@@ -83,8 +83,8 @@ def find_fonts(places: Iterable[str | Path] = ()) -> tuple[FontFile, ...]:
     named = [str(place) for place in places] or [name for name in PACKAGES if package_folder(name)]
     if not named:
         raise DataError(
-            "fonts: no font is installed. Fix: name font files or folders, or `pip install 'ppocr-ext[quickstart]'` "
-            "(Latin letters), `pip install mplfonts` (Chinese).",
+            "fonts: no package with fonts is installed. Fix: name font files or folders, such as /usr/share/fonts, or "
+            "`pip install 'ppocr-ext[quickstart]'` (Latin letters), `pip install mplfonts` (Chinese).",
             code="no_fonts",
         )
     files = {path.resolve(): path for place in named for path in _files(place)}

@@ -86,7 +86,11 @@ def english_words() -> tuple[int, int, int]:
     prose, tables, pages = 0, 0, 0
     for page in sorted(ROOT.rglob("*.md")):
         inside = page.relative_to(ROOT)
-        if "zh" in inside.parts or inside.name in GENERATED or any(part[0] == "." for part in inside.parts):
+        if (
+            {"zh", "node_modules"} & {*inside.parts}
+            or inside.name in GENERATED
+            or any(part[0] == "." for part in inside.parts)
+        ):
             continue
         pages += 1
         for line in re.sub(

@@ -111,7 +111,6 @@ def _write(
     from ppocr_ext.sanity.learning import picture, sanity_page
 
     title = f"Sanity of {config}"
-    drawn = picture(lessons, title)
-    write_text(page.with_suffix(".svg"), drawn)
-    write_text(page, sanity_page(lessons, title, "; ".join(about), notes, drawn))
+    write_text(page.with_suffix(".svg"), picture(lessons, title))
+    write_text(page, sanity_page(lessons, title, "; ".join(about), notes))
     print(f"page: {page}\npicture: {page.with_suffix('.svg')}")

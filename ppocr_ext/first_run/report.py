@@ -14,8 +14,8 @@ from ppocr_ext.first_run.inspect import Inspection, samples_of
 from ppocr_ext.first_run.split import OWN_SPLIT
 from ppocr_ext.first_run.writing import CONFIG, Files
 from ppocr_ext.messages import command_line, shortened
-from ppocr_ext.report.page_template import duration, esc, page, percent, plain, table
-from ppocr_ext.report.run_page import sample_card
+from ppocr_ext.report.page_template import duration, esc, page, percent, plain, scrolled, table
+from ppocr_ext.report.run_page import sample_cards
 from ppocr_ext.sources.samples import SPLITS, Source
 from ppocr_ext.survey.findings import Finding
 
@@ -149,35 +149,34 @@ def page_text(inspection: Inspection, files: Files, trial: Trial) -> str:
         *result_lines(inspection, files, trial),
     ]
     warnings = "".join(f'<div class="note">{esc(line)}</div>' for line in lines if line.startswith("warning"))
-    others = "".join(f"<div>{esc(line)}</div>" for line in lines if not line.startswith("warning"))
+    others = "".join(f"<li>{esc(line)}</li>" for line in lines if not line.startswith("warning"))
     decisions = [
         (f"<code>{esc(row.key)}</code>", esc(row.value), esc(row.why)) for row in inspection.plan.decisions
     ]
     rarest = [(esc(c), f"U+{ord(c):04X}", plain(n), esc(place)) for c, n, place in texts.rarest]
     counts = [f"{esc(c)} <small>{plain(n)}</small>" for c, n in texts.characters.items()]
     every = shortened(counts, _CHARACTERS, " ")
+    png = base64.b64encode(trial.look).decode("ascii")
+    look = f'<img alt="Images and labels of the first samples" src="data:image/png;base64,{png}">'
     parts = [
-        f'<div class="card"><div class="figures">{cards}</div>{warnings}{others}</div>',
-        "<h2>Decisions</h2>" + _card(["key", "value", "why"], decisions),
-        "<h2>As the network sees the images</h2>"
-        f'<div class="card"><img style="max-width:100%" alt="Samples" src="data:image/png;base64,'
-        f'{base64.b64encode(trial.look).decode("ascii")}"></div>',
+        f'<div class="card"><div class="figures">{cards}</div>{warnings}<ul class="lines">{others}</ul></div>',
+        _section("Decisions", ["key", "value", "why"], decisions),
+        "<h2>As the network sees the images</h2>" + scrolled("the first samples with their labels", look),
     ]
     if trial.doubtful:
-        samples = "".join(map(sample_card, trial.doubtful))
-        parts.append(f'<h2>Doubtful labels, the worst first</h2><div class="samples long">{samples}</div>')
+        parts.append(f"<h2>Doubtful labels, the worst first</h2>{sample_cards(trial.doubtful)}")
     parts += [
-        "<h2>Rarest characters</h2>" + _card(["character", "code", "samples", "first"], rarest),
+        _section("Rarest characters", ["character", "code", "samples", "first"], rarest),
         f'<details><summary>All characters</summary><p class="glyphs">{every}</p></details>',
     ]
     if inspection.covers:
         covers = [(esc(entry.name), percent(share)) for entry, share in inspection.covers]
-        parts.append("<h2>Official networks</h2>" + _card(["weights", "characters that they know"], covers))
+        parts.append(_section("Official networks", ["weights", "characters that they know"], covers))
     commands = "\n".join(next_commands(inspection, files))
     parts.append(f"<h2>Next</h2><pre>{esc(commands)}</pre>")
     subtitle = f"{inspection.source.format}, {texts.samples:,} samples"
     return page(f"First look at {inspection.source.root}", subtitle, "".join(parts))
 
 
-def _card(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    return f'<div class="card scroll">{table(head, rows, "left wrap")}</div>'
+def _section(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return f"<h2>{title}</h2>{scrolled(title, table(head, rows, 'left wrap'))}"

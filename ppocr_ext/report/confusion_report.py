@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ppocr_ext.characters.look_alikes import code_points
 from ppocr_ext.evaluation.predictions import (
     ConfusionCounts,
     McNemar,
@@ -20,8 +21,8 @@ from ppocr_ext.evaluation.predictions import (
     to_tsv,
 )
 from ppocr_ext.report.page_samples import SampleImages, card_of
-from ppocr_ext.report.page_template import esc, page, percent, plain, table
-from ppocr_ext.report.run_page import sample_card
+from ppocr_ext.report.page_template import esc, page, percent, plain, scrolled, table
+from ppocr_ext.report.run_page import sample_cards
 
 _MAX_PAIRS = 60  # rows of the table
 _PAIRS_WITH_SAMPLES = 12
@@ -63,7 +64,7 @@ def _figures(comparison: Comparison) -> str:
 
 def _section(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a table with a heading; empty without rows."""
-    return f'<h2>{title}</h2><div class="card scroll">{table(head, rows)}</div>' if rows else ""
+    return f"<h2>{title}</h2>{scrolled(title, table(head, rows))}" if rows else ""
 
 
 def _pair_cards(comparison: Comparison) -> str:
@@ -73,9 +74,20 @@ def _pair_cards(comparison: Comparison) -> str:
         total = confusions.characters[a].count
         then = [plain(before.confusions.pairs[a, b]) for before in comparison.earlier]
         same = "yes" if any(a in group and b in group for group in comparison.groups) else ""
-        rows.append([_pair(a, b), plain(count), *then, plain(total), percent(count / total), same])
+        rows.append(
+            [
+                _pair(a, b),
+                f"{code_points(a)} → {code_points(b)}",
+                plain(count),
+                *then,
+                plain(total),
+                percent(count / total),
+                same,
+            ]
+        )
     head = [
         "character → read as",
+        "code points",
         "times",
         *("before" for _ in comparison.earlier),
         "of",
@@ -97,15 +109,13 @@ def _samples(comparison: Comparison, images: SampleImages) -> str:
     parts = []
     for a, b, count in after.confusions.substitutions()[:_PAIRS_WITH_SAMPLES]:
         times = "once" if count == 1 else f"{plain(count)} times"
-        cards = "".join(
-            sample_card(
-                card_of(after.predictions[i], images, None if before is None else before.predictions[i].text)
-            )
+        cards = [
+            card_of(after.predictions[i], images, None if before is None else before.predictions[i].text)
             for i in after.confusions.examples[a, b][:_SAMPLES_OF_A_PAIR]
-        )
+        ]
         parts.append(
             f'<div class="card" style="margin-bottom:14px"><h3>{_pair(a, b)}, {times}</h3>'
-            f'<div class="samples">{cards}</div></div>'
+            f"{sample_cards(cards)}</div>"
         )
     note = f"<p>{esc(images.note)}.</p>" if images.note else ""
     return f"<h2>Samples</h2>{note}{''.join(parts)}" if parts else ""

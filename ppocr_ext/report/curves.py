@@ -10,12 +10,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ppocr_ext.report.page_template import RUN_COLORS, esc, percent, plain, plot_style
+from ppocr_ext.report.page_template import RUN_COLORS, cut, esc, percent, plain, plot_style
 from ppocr_ext.report.run_folder import Metrics, Series
 
 _SMOOTH_FROM = 40  # a curve of so many points gets a smoothed curve over it
 _MAX_PARTS = 6  # at most so many parts of the loss have their own plot
-_DASHES = ("", "7 4", "2 3", "8 3 2 3")  # used if there are more runs than colours
+_DASHES = ("", "8 4", "2 3", "10 3 2 3")  # a reader may not tell colours apart
 _WIDTH = 370
 _HEIGHT = 230
 _LEFT = 48
@@ -24,13 +24,14 @@ _TOP = 10
 _BOTTOM = 36
 _MAX_POINTS = 400  # limit for one curve: a long run has more points than a screen has pixels
 
+_SHARES = ("accuracy", "share")  # styles of a vertical axis from 0 % to 100 %
 
 _HEALTH = (  # (key of a train line, without the name of a sub-model, title, style)
-    ("blank_share", "frames that the CTC blank wins", "accuracy"),
-    ("blank_probability", "probability of the CTC blank", "accuracy"),
+    ("blank_share", "frames that the CTC blank wins", "share"),
+    ("blank_probability", "probability of the CTC blank", "share"),
     ("distinct_texts", "different texts that CTC reads in a batch", "plain"),
     ("text_length", "length of the texts that CTC reads", "plain"),
-    ("nrtr_end_share", "first NRTR tokens that are </s>", "accuracy"),
+    ("nrtr_end_share", "first NRTR tokens that are </s>", "share"),
 )
 
 
@@ -41,7 +42,8 @@ class Plot:
     Attributes:
         title: name of the number.
         series: the curve of each run; some may be empty.
-        style: the kind of vertical axis: ``"accuracy"`` (0 to 1), ``"loss"``, ``"lr"`` or ``"plain"`` (from 0).
+        style: the kind of vertical axis: ``"accuracy"`` (0 to 1, with the best point marked), ``"share"`` (0 to 1),
+            ``"loss"``, ``"lr"`` or ``"plain"`` (from 0).
     """
 
     title: str
@@ -102,6 +104,17 @@ def draw(plots: Sequence[Plot], names: Sequence[str]) -> list[str]:
     return [_draw(plot, names, x) for plot in plots]
 
 
+def figures(plots: Sequence[Plot], names: Sequence[str]) -> str:
+    """Return the plots with their titles as HTML, under a legend if there are several names."""
+    marks = "".join(named_mark(index, name) for index, name in enumerate(names))
+    cards = "".join(
+        f'<figure class="card"><figcaption>{esc(plot.title)}</figcaption>{svg}</figure>'
+        for plot, svg in zip(plots, draw(plots, names), strict=True)
+    )
+    legend = f'<div class="legend">{marks}</div>' if len(names) > 1 else ""
+    return f'{legend}<div class="grid2">{cards}</div>'
+
+
 def curves_file(runs: Sequence[tuple[str, Metrics]], title: str = "") -> str:
     """Return an SVG file with all plots of ``runs`` (name, metrics) and a legend; empty if there is nothing to draw."""
     plots = plots_of([metrics for _, metrics in runs])
@@ -135,17 +148,19 @@ def plots_file(
     rows = math.ceil(len(plots) / columns)
     width = columns * (_WIDTH + 20) + 20
     top_of_legend = 50 + rows * (_HEIGHT + 40)
-    parts = [f'<text x="{width / 2:g}" y="28" text-anchor="middle" font-weight="bold">{esc(title)}</text>']
+    parts = [
+        f'<text x="{width / 2:g}" y="28" text-anchor="middle" font-weight="bold">{esc(cut(title, 40 * columns))}</text>'
+    ]
     for index, (plot, svg) in enumerate(zip(plots, draw(plots, [name for name, _ in legend]), strict=True)):
         left = 20 + index % columns * (_WIDTH + 20)
         top = 50 + index // columns * (_HEIGHT + 40)
-        parts.append(f'<text x="{left}" y="{top + 10}">{esc(plot.title)}</text>')
+        parts.append(f'<text x="{left}" y="{top + 10}">{esc(cut(plot.title, 40))}</text>')
         parts.append(f'<g transform="translate({left} {top + 20})">{svg}</g>')
     for index, (_, text) in enumerate(legend):
         y = top_of_legend + 22 * index
         line = f'<path class="line" d="M20 {y}h30"{dash_of(index)}/>'
         parts.append(
-            f'<g class="r{index % RUN_COLORS}">{line}</g><text x="58" y="{y + 5}">{esc(text)}</text>'
+            f'<g class="r{index % RUN_COLORS}">{line}</g><text x="58" y="{y + 5}">{esc(cut(text, 40 * columns))}</text>'
         )
     end = top_of_legend + 22 * len(legend)
     parts.append(f'<g transform="translate(0 {end})">{below[0]}</g>')
@@ -158,15 +173,20 @@ def plots_file(
 
 
 def dash_of(index: int) -> str:
-    """Return the SVG attribute that tells runs of the same colour apart."""
-    dash = _DASHES[index // RUN_COLORS % len(_DASHES)]
+    """Return the SVG attribute with which neighbours differ without their colours, and 24 runs with them."""
+    dash = _DASHES[(index + index // 12) % len(_DASHES)]
     return f' stroke-dasharray="{dash}"' if dash else ""
 
 
 def color_mark(index: int) -> str:
     """Return a stroke in the colour of run number ``index``."""
-    line = f'<path d="M0 2H22"{dash_of(index)}/>'
-    return f'<svg class="swatch r{index % RUN_COLORS}" viewBox="0 0 22 4">{line}</svg>'
+    line = f'<path d="M0 2H30"{dash_of(index)}/>'
+    return f'<svg class="swatch r{index % RUN_COLORS}" viewBox="0 0 30 4" aria-hidden="true">{line}</svg>'
+
+
+def named_mark(index: int, name: str) -> str:
+    """Return the mark of run number ``index`` with its name, as HTML."""
+    return f'<span class="name">{color_mark(index)}{esc(name)}</span>'
 
 
 def best_point(series: Series) -> tuple[int, float] | None:
@@ -182,7 +202,7 @@ def _draw(plot: Plot, names: Sequence[str], x: _Scale) -> str:
     body = []
     for tick in y.ticks:
         at = f"{y(tick):.1f}"
-        label = f"{100 * tick:.0f}%" if plot.style == "accuracy" else plain(tick, 3)
+        label = f"{100 * tick:.0f}%" if plot.style in _SHARES else plain(tick, 3)
         body.append(f'<path class="grid" d="M{_LEFT} {at}H{right}"/>')
         body.append(f'<text class="tick" x="{_LEFT - 7}" y="{at}" dy="4" text-anchor="end">{label}</text>')
     for tick in x.ticks:
@@ -201,7 +221,7 @@ def _draw(plot: Plot, names: Sequence[str], x: _Scale) -> str:
 def _y_scale(plot: Plot) -> _Scale:
     start = _HEIGHT - _BOTTOM
     end = _TOP
-    if plot.style == "accuracy":
+    if plot.style in _SHARES:
         return _Scale(0.0, 1.0, start, end, (0, 0.25, 0.5, 0.75, 1.0))
     values = [value for series in plot.series for _, value in series if math.isfinite(value)]
     low = min(values)
@@ -248,7 +268,7 @@ def _curve(plot: Plot, index: int, names: Sequence[str], x: _Scale, y: _Scale) -
     # Runs often have the same schedule. Later curves are drawn wider and behind the first, so that all can be seen.
     if plot.style == "lr" and len(names) > 1:
         line += f' style="stroke-width:{2 + 2.5 * index:g}"'
-    if plot.style in ("loss", "plain") and len(series) >= _SMOOTH_FROM:
+    if plot.style not in ("accuracy", "lr") and len(series) >= _SMOOTH_FROM:
         smooth = _thinned(smoothed(series, len(series) // 20))
         return _line(points, x, y, 'class="faint"') + _line(smooth, x, y, line)
     svg = _line(points, x, y, line)

@@ -26,6 +26,7 @@ SAMPLES_FILE = "samples.json"
 KEPT = 24  # limit of samples kept from an evaluation
 KEPT_WRONG = 18  # limit of errors among them
 _LONG = 5  # width / height of the image of a long text line
+_LONG_TEXT = 40  # characters
 _PNG = re.compile(r"iVBORw0KGgo[A-Za-z0-9+/]{32,}={0,2}")  # a PNG in base64
 _MAX_BYTES = 20 << 20  # limit for an image file
 _WIDTH = 480  # limits for an image on the page, pixels
@@ -96,10 +97,10 @@ class SampleCard:
 
     @property
     def is_long(self) -> bool:
-        """True if the image shows a long text line, which needs a wide card."""
+        """True if the image shows a long text line or a text is long, which needs a wide card."""
         header = base64.b64decode(self.png[:32])  # bytes 16 to 23 of a PNG are its width and height
         width, height = (int.from_bytes(header[at : at + 4], "big") for at in (16, 20))
-        return width > _LONG * height > 0
+        return width > _LONG * height > 0 or len(max(self.label, self.text, key=len)) > _LONG_TEXT
 
 
 @dataclass(frozen=True)

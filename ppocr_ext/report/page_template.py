@@ -19,6 +19,11 @@ def esc(value: Any) -> str:
     return html.escape(text.encode("utf-8", "replace").decode("utf-8"))  # a lone surrogate has no UTF-8
 
 
+def cut(text: str, longest: int) -> str:
+    """Return ``text`` with at most ``longest`` characters, and ``…`` where it was longer."""
+    return text if len(text) <= longest else f"{text[:longest]}…"
+
+
 def finite_number(value: Any) -> float | None:
     """Return ``value`` if it is a finite number, or None, since a file may contain anything."""
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -96,8 +101,8 @@ _COLORS = {  # name: (light scheme, dark scheme)
     "run1": ("#d55e00", "#ff8a3d"),
     "run2": ("#009e73", "#2fc79a"),
     "run3": ("#c15a94", "#e593c0"),
-    "run4": ("#c98a00", "#f0b440"),
-    "run5": ("#3f9fd8", "#8ad0f5"),
+    "run4": ("#a87300", "#f0b440"),
+    "run5": ("#2e86bd", "#8ad0f5"),
 }
 _PLOT_STYLE = (
     "".join(f".r{index}{{color:var(--run{index})}}" for index in range(RUN_COLORS))
@@ -105,6 +110,7 @@ _PLOT_STYLE = (
 .grid{stroke:var(--grid);fill:none}.axis{stroke:var(--soft);fill:none;opacity:.6}
 .tick{font-size:12px;fill:var(--soft);font-variant-numeric:tabular-nums}
 .line{stroke:currentColor;stroke-width:2;fill:none;stroke-linejoin:round;stroke-linecap:round}
+.line[stroke-dasharray]{stroke-linecap:butt}
 .faint{stroke:currentColor;stroke-width:.8;fill:none;opacity:.32;stroke-linejoin:round}
 .dot{fill:currentColor}.best{fill:var(--card);stroke:currentColor;stroke-width:2}
 """
@@ -113,16 +119,18 @@ _PAGE_STYLE = """
 *{box-sizing:border-box}
 body{margin:0;background:var(--bg);color:var(--text);font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,
 "Noto Sans","Noto Sans CJK SC","PingFang SC","Microsoft YaHei",sans-serif}
-main{max-width:1180px;margin:0 auto;padding:28px 20px 40px}
-h1{font-size:26px;line-height:1.25;margin:0;letter-spacing:-.01em;overflow-wrap:anywhere}
+:focus-visible{outline:3px solid var(--calm);outline-offset:2px}
+main{max-width:1180px;margin:0 auto;padding:28px 20px 40px;overflow-wrap:anywhere}
+h1{font-size:26px;line-height:1.25;margin:0;letter-spacing:-.01em}
 h2{font-size:18px;margin:34px 0 12px}
-h3{font-size:15px;margin:0;font-weight:600;overflow-wrap:anywhere}
+h3,.name h2{font-size:15px;margin:0;font-weight:600}
 .sub,.soft{color:var(--soft)}.sub{margin:4px 0 20px}.small{font-size:13px}
 .card{background:var(--card);border:1px solid var(--line);border-radius:10px;padding:16px 18px;min-width:0}
 .grid2{display:grid;gap:14px;grid-template-columns:repeat(auto-fit,minmax(min(100%,330px),1fr))}
 .wide{grid-template-columns:repeat(auto-fit,minmax(min(100%,440px),1fr))}
 .name{display:flex;align-items:center;gap:9px;min-width:0}
-.swatch{flex:none;width:22px;height:4px;border-radius:2px;overflow:visible}
+td .name{width:max-content;max-width:320px;white-space:normal;overflow-wrap:anywhere}
+.swatch{flex:none;width:30px;height:4px;border-radius:2px;overflow:visible}
 .swatch path{stroke:currentColor;stroke-width:4;fill:none}
 .badge{flex:none;font-size:12px;font-weight:600;padding:1px 9px;border-radius:99px;background:var(--line);
 color:var(--soft)}
@@ -135,26 +143,26 @@ color:var(--soft)}
 font-variant-numeric:tabular-nums}
 .figures span{color:var(--soft);font-size:13px}
 dl{display:grid;grid-template-columns:max-content minmax(0,1fr);gap:3px 14px;margin:12px 0 0;font-size:13.5px}
-dt{color:var(--soft)}dd{margin:0;overflow-wrap:anywhere}
+dt{color:var(--soft)}dd{margin:0}
 .note{background:var(--warn-bg);color:var(--warn)}
 .note.failed{background:var(--bad-bg);color:var(--bad)}
 .note.finished{background:var(--good-bg);color:var(--good)}
-.note{margin:12px 0 0;padding:7px 11px;border-radius:7px;font-size:13.5px;
-overflow-wrap:anywhere}
+.note{margin:12px 0 0;padding:7px 11px;border-radius:7px;font-size:13.5px}
+.lines{list-style:none;margin:12px 0 0;padding:0;white-space:pre-wrap}
 .legend{display:flex;flex-wrap:wrap;gap:6px 22px;margin:0 0 12px;font-size:14px}
 svg{display:block;width:100%;height:auto}
 figure{margin:0}figcaption{font-weight:600;margin:0 0 6px}
-.scroll{overflow:auto;max-height:440px}
-table{border-collapse:collapse;width:100%;font-size:14px;font-variant-numeric:tabular-nums}
+.scroll{overflow:auto;max-height:440px}td img{display:block;max-width:none;height:32px}
+table{border-collapse:collapse;width:100%;font-size:14px;overflow-wrap:normal;font-variant-numeric:tabular-nums}
 th,td{padding:6px 12px;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}
 th{color:var(--soft);font-weight:500;font-size:13px;position:sticky;top:0;background:var(--card)}
 th:first-child,td:first-child,.left th,.left td{text-align:left}
 tr:last-child td{border-bottom:0}
 .top td{font-weight:650;background:var(--good-bg);color:var(--good)}
 .wrap td{white-space:normal;overflow-wrap:anywhere;vertical-align:top}
-.wrap td:first-child{min-width:200px}.wrap td{min-width:110px}
+.wrap td:first-child{min-width:200px}.wrap td{min-width:110px}.wrap code{overflow-wrap:normal}
 details{margin-top:10px}summary{cursor:pointer;color:var(--soft);font-size:14px}
-pre{margin:10px 0 0;padding:12px;background:var(--bg);border-radius:8px;overflow:auto;max-height:520px;font:12.5px/1.5
+pre{margin:10px 0 0;padding:12px;background:var(--bg);border-radius:8px;white-space:pre-wrap;font:12.5px/1.5
 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
 .samples{display:grid;gap:10px;grid-template-columns:repeat(auto-fill,minmax(min(100%,166px),1fr));margin-top:12px}
 .long{grid-template-columns:repeat(auto-fill,minmax(min(100%,310px),1fr))}
@@ -174,7 +182,10 @@ footer{margin-top:36px;color:var(--soft);font-size:13px}
 main{padding:18px 12px 28px}h1{font-size:21px}.card{padding:13px}th,td{padding:6px 7px}table{font-size:13px}
 .samples:not(.long){grid-template-columns:repeat(2,minmax(0,1fr))}.figures b{font-size:22px}
 .figures{grid-template-columns:repeat(2,minmax(0,1fr))}}
-@media print{body{background:#fff}.scroll,pre{max-height:none}}
+@media print{
+body{background:#fff}main{max-width:none;padding:0}.scroll{overflow:visible;max-height:none}th{position:static}
+table{font-size:12px}th,td{white-space:normal;overflow-wrap:break-word;padding:4px 6px}
+tr,figure,.sample,.note{break-inside:avoid}h2,h3{break-after:avoid}}
 """
 
 
@@ -193,7 +204,7 @@ def page(title: str, subtitle: str, body: str) -> str:
 <meta http-equiv="Content-Security-Policy" content="{_POLICY}">
 <title>{esc(title)}</title>
 <style>:root{{color-scheme:light dark;{_variables(0)}}}
-@media(prefers-color-scheme:dark){{:root{{{_variables(1)}}}}}{_PLOT_STYLE}{_PAGE_STYLE}</style>
+@media screen and (prefers-color-scheme:dark){{:root{{{_variables(1)}}}}}{_PLOT_STYLE}{_PAGE_STYLE}</style>
 </head>
 <body><main>
 <h1>{esc(title)}</h1>
@@ -219,9 +230,21 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "", be
         kind: CSS classes of the table.
         best: index of the row to mark; None to mark no row.
     """
-    lines = [f"<tr>{''.join(f'<th>{name}</th>' for name in head)}</tr>"]
+    names = "".join(f'<th scope="col">{name}</th>' for name in head)
+    lines = []
     for index, row in enumerate(rows):
         mark = ' class="top"' if index == best else ""
         lines.append(f"<tr{mark}>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>")
     attribute = f' class="{kind}"' if kind else ""
-    return f"<table{attribute}>{''.join(lines)}</table>"
+    return f"<table{attribute}><thead><tr>{names}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+
+
+def scrolled(name: str, content: str, kind: str = "card scroll") -> str:
+    """Return a box with its own scroll bars, which the keyboard reaches too.
+
+    Args:
+        name: what is in the box, for readers who do not see it; plain text.
+        content: HTML.
+        kind: CSS classes of the box.
+    """
+    return f'<div class="{kind}" role="group" aria-label="{esc(name)}" tabindex="0">{content}</div>'

@@ -92,9 +92,12 @@ class Metrics:
     evals: list[dict[str, Any]] = field(default_factory=list)
 
     def series(self, kind: Literal["train", "eval"], key: str) -> Series:
-        """Return ``key``, such as ``loss`` or ``acc``, over the steps; empty if no line has a number."""
+        """Return ``key``, such as ``loss`` or ``acc``, over the steps of the lines that have it.
+
+        It is empty if no line has a number.
+        """
         lines = self.train if kind == "train" else self.evals
-        return _series((line["step"], line.get(key)) for line in lines)
+        return _series((line["step"], line[key]) for line in lines if key in line)
 
     def loss_series(self, part: str) -> Series:
         """Return a part of the loss, named by :func:`short_loss_name`, over the steps."""

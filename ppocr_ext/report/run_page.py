@@ -13,9 +13,10 @@ from ppocr_ext.checkpoint.contents import BEST, checkpoint_line
 from ppocr_ext.checkpoint.files import names_in
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.metrics import SPACES_IGNORED
-from ppocr_ext.report.curves import best_point, color_mark, curves_file, draw, plots_of
+from ppocr_ext.report.curves import best_point, color_mark, curves_file, figures, named_mark, plots_of
 from ppocr_ext.report.page_samples import SampleCard, SampleSet
 from ppocr_ext.report.page_template import (
+    cut,
     duration,
     esc,
     finite_number,
@@ -24,6 +25,7 @@ from ppocr_ext.report.page_template import (
     percent,
     period,
     plain,
+    scrolled,
     similarity,
     table,
 )
@@ -38,19 +40,7 @@ _MAX_EVALUATIONS = 500  # rows of the table
 def curves(runs: Sequence[RunFolder]) -> str:
     """Return one plot for each number, with the curves of all runs."""
     plots = plots_of([run.metrics for run in runs])
-    if not plots:
-        return ""
-    names = "".join(_name(run, index) for index, run in enumerate(runs))
-    figures = "".join(
-        f'<figure class="card"><figcaption>{esc(plot.title)}</figcaption>{svg}</figure>'
-        for plot, svg in zip(plots, draw(plots, [run.name for run in runs]), strict=True)
-    )
-    legend = f'<div class="legend">{names}</div>' if len(runs) > 1 else ""
-    return f'<h2>Curves</h2>{legend}<div class="grid2">{figures}</div>'
-
-
-def _name(run: RunFolder, index: int) -> str:
-    return f'<span class="name">{color_mark(index)}{esc(run.name)}</span>'
+    return f"<h2>Curves</h2>{figures(plots, [run.name for run in runs])}" if plots else ""
 
 
 def _heading(runs: Sequence[RunFolder], index: int) -> str:
@@ -77,15 +67,20 @@ def _sample_set(samples: SampleSet, unfolded: bool) -> str:
     correct = samples.count - samples.wrong
     share = percent(correct / samples.count) if samples.count else "–"
     rule = f", {samples.rule}" if samples.rule else ""
-    long = " long" if any(card.is_long for card in samples.cards) else ""
     return (
         f"<details{' open' if unfolded else ''}><summary>{esc(samples.source)}: {correct:,} of {samples.count:,} "
         f"correct ({share}){esc(rule)}. Shown: errors with the highest confidence, then correct samples with the lowest"
-        f'</summary><div class="samples{long}">{"".join(map(sample_card, samples.cards))}</div></details>'
+        f"</summary>{sample_cards(samples.cards)}</details>"
     )
 
 
-def sample_card(card: SampleCard) -> str:
+def sample_cards(cards: Sequence[SampleCard]) -> str:
+    """Return samples in a grid, of which the columns are wide if a text line is long."""
+    long = " long" if any(card.is_long for card in cards) else ""
+    return f'<div class="samples{long}">{"".join(map(_sample_card, cards))}</div>'
+
+
+def _sample_card(card: SampleCard) -> str:
     """Return a sample with image, label, prediction and confidence; differences are marked."""
     label, text = _mark_differences(card.label[:_LONGEST], card.text[:_LONGEST])
     alt = esc(card.image or "image")
@@ -139,9 +134,8 @@ def _evaluations(run: RunFolder) -> str:
     head = ["step", "epoch", "time", "accuracy", "1 − NED", *map(esc, others)]
     rule = f"; accuracy: {SPACES_IGNORED}" if run.ignores_spaces else ""
     part = f"; the last {len(late)} of {len(evals):,}, and the best" if len(evals) > len(late) else ""
-    return (
-        f'<p class="soft small">marked: best {esc(run.indicator_name)}{part}{esc(rule)}</p>'
-        f'<div class="scroll">{table(head, rows, best=best)}</div>'
+    return f'<p class="soft small">marked: best {esc(run.indicator_name)}{part}{esc(rule)}</p>' + scrolled(
+        f"evaluations of {run.name}", table(head, rows, best=best), "scroll"
     )
 
 
@@ -162,7 +156,7 @@ def warnings(runs: Sequence[RunFolder]) -> str:
             rows.append([esc(part[:_LONGEST_LINE]) for part in (str(issue.get("code", "–")), about)])
         if rows:
             listed = table(["warning", "about"], rows, "left wrap")
-            cards.append(f'<div class="card scroll">{_heading(runs, index)}{listed}</div>')
+            cards.append(scrolled(f"warnings of {run.name}", f"{_heading(runs, index)}{listed}"))
     return f"<h2>Warnings before the run</h2>{''.join(cards)}" if cards else ""
 
 
@@ -177,12 +171,13 @@ def data(runs: Sequence[RunFolder]) -> str:
             counts = section.get("counts")
             reasons = [f"{plain(n)} {esc(r)}" for r, n in counts.items()] if isinstance(counts, dict) else []
             numbers = [plain(section.get(key)) for key in ("total", "usable")]
-            rows.append([_name(run, index), esc(mode), *numbers, ", ".join(reasons) or "none"])
+            rows.append([named_mark(index, run.name), esc(mode), *numbers, ", ".join(reasons) or "none"])
             details.append(_skipped(run, str(mode), section))
     if not rows:
         return ""
     listed = table(["run", "section", "samples", "usable", "skipped"], rows, "left")
-    return f'<h2>Data</h2><div class="card scroll">{listed}{"".join(details)}</div>'
+    box = scrolled("samples of each section", listed, "scroll")
+    return f'<h2>Data</h2><div class="card">{box}{"".join(details)}</div>'
 
 
 def _skipped(run: RunFolder, mode: str, section: dict[str, Any]) -> str:
@@ -193,7 +188,7 @@ def _skipped(run: RunFolder, mode: str, section: dict[str, Any]) -> str:
         f"{line.get('file')}:{line.get('line')}: {line.get('reason')}: {line.get('detail')}"
         for line in lines[:_MAX_SAMPLES]
     ]
-    text = "\n".join(line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}…" for line in named)
+    text = "\n".join(cut(line, _LONGEST_LINE) for line in named)
     return f"<details><summary>{esc(run.name)}, {esc(mode)}: skipped samples</summary><pre>{esc(text)}</pre></details>"
 
 
@@ -201,7 +196,7 @@ def parts(runs: Sequence[RunFolder]) -> str:
     """Return the parts of the networks: parameters, how many of them are trained, factors of the learning rate."""
     rows = [
         [
-            _name(run, index),
+            named_mark(index, run.name),
             esc(part.get("name", "–")),
             plain(part.get("parameters")),
             plain(part.get("trained")),
@@ -213,7 +208,7 @@ def parts(runs: Sequence[RunFolder]) -> str:
     if not rows:
         return ""
     head = ["run", "part", "parameters", "trained", "learning rate"]
-    return f'<h2>Parts</h2><div class="card scroll">{table(head, rows, "left")}</div>'
+    return f"<h2>Parts</h2>{scrolled('parts of the networks', table(head, rows, 'left'))}"
 
 
 def _rates(factors: Any) -> str:
@@ -228,7 +223,7 @@ def _dicts(value: Any) -> list[dict[str, Any]]:
 
 def configuration(runs: Sequence[RunFolder]) -> str:
     """Return a table of the keys that differ between the configs, and each config, folded."""
-    differences = _differences(runs) if len(runs) > 1 else ""
+    differences = _differences(runs) if len(runs) > 1 and any(run.config for run in runs) else ""
     whole = "".join(
         f"<details><summary>config.yml of {esc(run.name)}</summary><pre>{esc(run.config_text)}</pre></details>"
         for run in runs
@@ -250,7 +245,7 @@ def _differences(runs: Sequence[RunFolder]) -> str:
     if not rows:
         return '<p class="soft">The configurations are the same.</p>'
     head = ["key", *(esc(run.name) for run in runs)]
-    return f'<div class="scroll">{table(head, rows, "left wrap")}</div>'
+    return scrolled("keys that differ", table(head, rows, "left wrap"), "scroll")
 
 
 def _flat(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
@@ -346,7 +341,7 @@ def summary(runs: Sequence[RunFolder]) -> str:
     return f'{_comparison(runs)}<div class="grid2" style="margin-top:14px">{cards}</div>'
 
 
-def _status_title(run: RunFolder, index: int, level: str = "h3") -> str:
+def _status_title(run: RunFolder, index: int, level: str = "h2") -> str:
     return (
         f'<div class="name">{color_mark(index)}<{level}>{esc(run.name)}</{level}>'
         f'<span class="badge {run.status}">{_STATUS.get(run.status, run.status)}</span></div>'
@@ -396,7 +391,7 @@ def _comparison(runs: Sequence[RunFolder]) -> str:
         if top is not None and best == top:
             numbers["best"] = f"<b>{numbers['best']}</b>"
         rows.append([_status_title(run, index, "span"), *numbers.values()])
-    return f'<div class="card scroll">{table(["run", *tables[0]], rows)}</div>'
+    return scrolled("the runs", table(["run", *tables[0]], rows))
 
 
 def _facts(run: RunFolder) -> list[tuple[str, str]]:

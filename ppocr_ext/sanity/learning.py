@@ -11,9 +11,9 @@ from paddle import Tensor
 from paddle.optimizer import Optimizer
 from tqdm import tqdm
 
-from ppocr_ext.report.curves import Plot, plots_file
+from ppocr_ext.report.curves import Plot, figures, plots_file
 from ppocr_ext.report.page_samples import normalised_png
-from ppocr_ext.report.page_template import esc, page, plain, table
+from ppocr_ext.report.page_template import cut, esc, page, plain, scrolled, table
 from ppocr_ext.sanity.head_probe import Finding
 from ppocr_ext.sanity.subject import Subject, TrainedHead
 
@@ -244,6 +244,15 @@ def row(lesson: Lesson) -> tuple[str, ...]:
 
 def picture(lessons: Sequence[Lesson], title: str) -> str:
     """Return an SVG file: loss and readings of each head over the steps, and the samples with their last readings."""
+    names, plots = _plots(lessons)
+    return plots_file(plots, [(name, name) for name in names], 2, title, _samples(lessons))
+
+
+_TITLES = {TOGETHER: "all heads together", APART: "each head apart"}
+
+
+def _plots(lessons: Sequence[Lesson]) -> tuple[list[str], list[Plot]]:
+    """Return the names of the heads, and plots with a curve for each."""
     names = list(dict.fromkeys(lesson.head.name for lesson in lessons))
     plots = []
     for way in (TOGETHER, APART):
@@ -254,41 +263,45 @@ def picture(lessons: Sequence[Lesson], title: str) -> str:
             shares = [[(p.step, p.read / count) for p in each] for each in series]
             plots.append(Plot(f"loss, {_TITLES[way]}", losses, "loss"))
             plots.append(Plot(f"samples read, {_TITLES[way]}", shares, "accuracy"))
-    return plots_file(plots, [(name, name) for name in names], 2, title, _samples(lessons))
+    return names, plots
 
 
-_TITLES = {TOGETHER: "all heads together", APART: "each head apart"}
+def _readings(lessons: Sequence[Lesson]) -> list[tuple[str, str, dict[str, str]]]:
+    """Return image (the address of a PNG), label, and last reading of each head, of each sample."""
+    last = {
+        lesson.head.name: lesson.readings for lesson in lessons
+    }  # the lesson apart of a head, if there is one
+    images = lessons[0].head.images.astype("float32").numpy()
+    return [
+        (
+            f"data:image/png;base64,{normalised_png(image)}",
+            lessons[0].readings[index][1],
+            {name: readings[index][0] for name, readings in last.items()},
+        )
+        for index, image in enumerate(images)
+    ]
 
 
 def _samples(lessons: Sequence[Lesson]) -> tuple[str, int]:
     """Return SVG of the images of the batch with the text that each head read, and its height."""
-    last = {lesson.head.name: lesson for lesson in lessons}  # the lesson apart of a head, if there is one
-    images = lessons[0].head.images.astype("float32").numpy()
-    height = _IMAGE + _LINE * (len(last) + 1) + 24
+    samples = _readings(lessons)
+    height = _IMAGE + _LINE * (len(samples[0][2]) + 1) + 24
     cells = []
-    for index, image in enumerate(images):
-        label = lessons[0].readings[index][1]
-        texts = [f'<tspan x="0" dy="{_LINE}">label: {_cut(label)}</tspan>']
-        for name, lesson in last.items():
-            text, label = lesson.readings[index]
+    for index, (png, label, readings) in enumerate(samples):
+        texts = [f'<tspan x="0" dy="{_LINE}">label: {esc(cut(label, _LONGEST))}</tspan>']
+        for name, text in readings.items():
             color = "" if text == label else f' fill="{_WRONG}"'
-            texts.append(f'<tspan x="0" dy="{_LINE}"{color}>{esc(name)}: {_cut(text) or "(nothing)"}</tspan>')
-        png = f"data:image/png;base64,{normalised_png(image)}"
+            shown = esc(cut(text, _LONGEST)) or "(nothing)"
+            texts.append(f'<tspan x="0" dy="{_LINE}"{color}>{esc(name)}: {shown}</tspan>')
         place = f"translate({20 + index % _COLUMNS * _CELL} {10 + index // _COLUMNS * height})"
         cells.append(
             f'<g transform="{place}"><image width="{_CELL - 20}" height="{_IMAGE}" preserveAspectRatio="xMinYMid" '
             f'href="{png}"/><text y="{_IMAGE}" font-size="14">{"".join(texts)}</text></g>'
         )
-    return "".join(cells), 10 + math.ceil(len(images) / _COLUMNS) * height
+    return "".join(cells), 10 + math.ceil(len(samples) / _COLUMNS) * height
 
 
-def _cut(text: str) -> str:
-    return esc(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")
-
-
-def sanity_page(
-    lessons: Sequence[Lesson], title: str, subtitle: str, remarks: Iterable[str], drawn: str
-) -> str:
+def sanity_page(lessons: Sequence[Lesson], title: str, subtitle: str, remarks: Iterable[str]) -> str:
     """Return the HTML page.
 
     Args:
@@ -296,16 +309,29 @@ def sanity_page(
         title: heading of the page.
         subtitle: the batch and the steps.
         remarks: a paragraph each: notes, findings, causes.
-        drawn: the SVG of :func:`picture`.
     """
+    names, plots = _plots(lessons)
     rows = [[esc(cell) for cell in row(lesson)] for lesson in lessons]
     good = (LEARNED, SOUND) if all(lesson.passed for lesson in lessons) else ()
     notes = "".join(
         f'<div class="note{" finished" if any(part in text for part in good) else ""}">{esc(text)}</div>'
         for text in remarks
     )
+    samples = [
+        [
+            f'<img alt="sample {number}" src="{png}">',
+            esc(label),
+            *(
+                esc(text) if text == label else f"<ins>{esc(text) or '(nothing)'}</ins>"
+                for text in texts.values()
+            ),
+        ]
+        for number, (png, label, texts) in enumerate(_readings(lessons), start=1)
+    ]
+    head = ["image", "label", *(f"read by {esc(name)}" for name in names)]
     body = (
-        f'<div class="card scroll">{table(HEAD, rows, "left")}</div>{notes}'
-        f'<h2>Curves and readings</h2><div class="card">{drawn}</div>'
+        f"{scrolled('how each head learned', table(HEAD, rows, 'left'))}{notes}"
+        f"<h2>Curves</h2>{figures(plots, names)}"
+        f"<h2>Samples</h2>{scrolled('samples and what each head read', table(head, samples, 'left'))}"
     )
     return page(title, subtitle, body)

@@ -183,7 +183,7 @@ main{padding:18px 12px 28px}h1{font-size:21px}.card{padding:13px}th,td{padding:6
 .samples:not(.long){grid-template-columns:repeat(2,minmax(0,1fr))}.figures b{font-size:22px}
 .figures{grid-template-columns:repeat(2,minmax(0,1fr))}}
 @media print{
-body{background:#fff}main{max-width:none;padding:0}.scroll{overflow:visible;max-height:none}th{position:static}
+body{background:#fff}main{max-width:none;padding:0}.scroll{overflow:visible;max-height:none}img{max-width:100%}th{position:static}
 table{font-size:12px}th,td{white-space:normal;overflow-wrap:break-word;padding:4px 6px}
 tr,figure,.sample,.note{break-inside:avoid}h2,h3{break-after:avoid}}
 """

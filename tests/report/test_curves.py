@@ -11,7 +11,7 @@ import pytest
 from error_codes import raises_code
 
 from ppocr_ext.errors import DataError
-from ppocr_ext.report.curves import curves_file
+from ppocr_ext.report.curves import color_mark, curves_file, figures, plots_of
 from ppocr_ext.report.run_folder import read_metrics, read_runs, short_loss_name
 from ppocr_ext.report.run_page import write_curves
 
@@ -56,6 +56,23 @@ def test_series_have_steps_and_values(tmp_path):
         assert metrics.loss_series("nrtr")[0] == (10, 1.0)
         assert metrics.series("eval", "acc") == [(15, 0.5)]
         assert not metrics.series("eval", "never")
+
+
+def test_a_value_of_some_lines_is_one_curve(tmp_path):
+    lines = [train_line(step, **({"text_length": 4.0 + step} if step % 2 else {})) for step in range(1, 8)]
+    metrics = read_metrics(write(tmp_path / "m.jsonl", *lines))
+    assert metrics.series("train", "text_length") == [(1, 5.0), (3, 7.0), (5, 9.0), (7, 11.0)]
+    (title,) = re.findall(
+        r"<figcaption>length of [^<]*</figcaption>.*?</svg>", figures(plots_of([metrics]), ["a"])
+    )
+    assert title.count('class="line"') == 1 and "L" in re.findall(r'class="line" d="([^"]*)"', title)[0]
+
+
+def test_runs_differ_by_their_dashes_and_24_of_them_by_dash_and_colour():
+    marks = [color_mark(index) for index in range(24)]
+    assert len(set(marks)) == 24
+    dashes = [re.findall("stroke-dasharray=[^/]*", mark) for mark in marks]
+    assert all(dashes[n] not in dashes[n + 1 : n + 4] for n in range(0, 24, 12))
 
 
 @pytest.mark.parametrize("line", ["{}\n", "nonsense\n", '{"kind": "other", "step": 1}\n', "[]\n"])

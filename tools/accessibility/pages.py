@@ -1,6 +1,6 @@
 """Make each HTML page of the product in three states: with rows, with little to show, and with hostile text.
 
-    python tools/accessibility/pages.py --out pages     # four minutes on two cores
+    python tools/accessibility/pages.py --out pages     # some minutes
 
 Two short trainings on drawn images of one or two digits give the real data. `check.mjs` looks at the pages.
 """

@@ -111,7 +111,7 @@ class Host:
         for each in ("home", "tmp", "screen"):
             (folder / each).mkdir(parents=True)
         hosts = folder / "hosts"
-        hosts.write_text(f"127.0.0.1 localhost\n{address} {name}\n")
+        hosts.write_text(f"127.0.0.1 localhost\n127.0.1.1 {name}\n")  # as Debian does
         spaces = ["--net", "--uts", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
         self._init = subprocess.Popen(
             ["unshare", *spaces, "sh", "-c", _INIT, name, str(hosts)],
@@ -151,7 +151,6 @@ class Host:
             "TMPDIR": str(self.folder / "tmp"),
             "PYTHONPATH": str(PACKAGE.parent),
             "OMP_NUM_THREADS": "1",
-            "GLOO_SOCKET_IFNAME": CABLE,
             **environment,
         }
         kept = {key: value for key, value in os.environ.items() if key != "PPOCR_EXT_CACHE"}

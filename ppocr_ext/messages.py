@@ -8,7 +8,9 @@ import json
 import logging
 import re
 import shlex
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,10 @@ _PADDLE_NOISE = re.compile(r"\s*\[Hint: .*|\s*\(at [^()]*:\d+\)|\s*\[operator < 
 # direction of text, and halves of surrogate pairs.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _REPLACED = re.compile(r"\\u[0-9a-f]{4}")
+_WITHIN_PARAGRAPH = re.compile(r"(?<=[^\s:])\n(?=\S)")
+_GAP = re.compile(r"(?<=\S) {2,}")  # between two columns
+_MARGIN = re.compile(r" *(?:# )?")
+_QUOTED = re.compile(r"(?<= )'[^']*'")
 _LINE_START = 1500  # characters that a message keeps of a very long line
 _LINE_END = 500
 _FIXES = {
@@ -99,6 +105,40 @@ def shortened(names: Sequence[str], most: int, separator: str = ", ") -> str:
     """Return the first ``most`` of ``names`` joined, and how many more there are."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return separator.join(names[:most]) + more
+
+
+def fit(text: str, width: int | None = None) -> str:
+    """Return ``text`` with long lines wrapped at spaces.
+
+    Lines at the left margin form paragraphs, which end at an empty line or a colon. Of an indented line with two columns,
+    the second is wrapped below its start, or moves below the first. A command continues after a backslash.
+
+    Args:
+        text: the lines.
+        width: columns; None for those of the terminal. If the output goes elsewhere, lines stay as they are.
+    """
+    columns = width or shutil.get_terminal_size((sys.maxsize, 0)).columns
+    lines: list[str] = []
+    for line in _WITHIN_PARAGRAPH.sub(" ", text).split("\n"):
+        head, *tail = _GAP.split(line, maxsplit=1)
+        column = len(line) - len(tail[0]) if tail else 0
+        if len(line) <= columns:
+            lines.append(line)
+        elif column > columns // 2:
+            lines += [fit(head, columns), fit(f"      {tail[0]}", columns)]
+        else:
+            is_command = not tail and head.startswith(f"  {PROGRAM} ")
+            end, margin = (" \\", "      ") if is_command else ("", _MARGIN.findall(line[column:])[0])
+            wrapped = textwrap.wrap(
+                _QUOTED.sub(lambda quoted: quoted[0].replace(" ", "\0"), line[column:]),
+                columns - len(end),
+                initial_indent=line[:column],
+                subsequent_indent=" " * column + margin,
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+            lines.append(f"{end}\n".join(wrapped).replace("\0", " "))
+    return "\n".join(lines)
 
 
 def did_you_mean(name: object) -> str:

@@ -23,9 +23,9 @@ _SECONDS = 10.0  # time limit of `--data quick` for each of Train and Eval
 
 EPILOG = """\
 examples:
-  ppocr-ext config -c my.yml --check                            what is wrong, and nothing else
-  ppocr-ext config -c my.yml -o Global.epoch_num=5 > whole.yml  one file that needs none of the others
-  ppocr-ext config -c my.yml --role eval --check                what an evaluation needs
+  ppocr-ext config -c my.yml --check                            # what is wrong, and nothing else
+  ppocr-ext config -c my.yml -o Global.epoch_num=5 > whole.yml  # one file that needs none of the others
+  ppocr-ext config -c my.yml --role eval --check                # what an evaluation needs
 
 Without --check, the resolved configuration goes to standard output: bases, overlays and options are merged, defaults
 and class counts are filled in. Each line ends with the place where its value was written: `my.yml:12`, `-o`, or

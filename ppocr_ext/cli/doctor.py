@@ -36,9 +36,9 @@ from ppocr_ext.messages import (
 EPILOG = """\
 examples:
   ppocr-ext doctor
-  ppocr-ext doctor --host ~/PaddleOCR         would this checkout do?
-  ppocr-ext doctor --json                     all of it as JSON, for the report of a fault
-  ppocr-ext doctor --components               which networks, losses, … a config can name, ours and the host's
+  ppocr-ext doctor --host ~/PaddleOCR         # would this checkout do?
+  ppocr-ext doctor --json                     # all of it as JSON, for the report of a fault
+  ppocr-ext doctor --components               # which networks, losses, … a config can name, ours and the host's
 
 exit code: 0 training can run, 1 it cannot.
 """

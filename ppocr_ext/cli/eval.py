@@ -13,7 +13,7 @@ from ppocr_ext.cli.options import (
 
 EPILOG = """\
 examples:
-  ppocr-ext eval output/run                                      the best checkpoint of a run
+  ppocr-ext eval output/run                                      # the best checkpoint of a run
   ppocr-ext eval output/run -o Global.checkpoints=output/run/latest
   ppocr-ext eval output/run --model Teacher --head gtc --save-predictions predictions.tsv
   ppocr-ext eval -c config.yml -o Global.pretrained_model=weights

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 EPILOG = """\
 examples:
-  ppocr-ext export output/run                         the best checkpoint of a run, to output/run/inference
+  ppocr-ext export output/run                         # the best checkpoint of a run, to output/run/inference
   ppocr-ext export output/run --output model --data val_list.txt
   ppocr-ext export -c config.yml -o Global.pretrained_model=output/run/latest --format onnx
-  ppocr-ext export output/run --characters 0-9A-Z --data val_list.txt     read only these characters
+  ppocr-ext export output/run --characters 0-9A-Z --data val_list.txt     # read only these characters
 
 One folder is written: inference.json and inference.pdiparams (Paddle), inference.onnx, inference.yml (PaddleOCR 3.x),
 charset.txt, model.json, and a model card with the lines of code for each client. Of a distillation, only the student

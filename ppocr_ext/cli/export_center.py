@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _OVERLAY = "configs/overlays/center_loss.yml"
 EPILOG = """\
 examples:
-  ppocr-ext export-center output/run                             the best checkpoint of a run
+  ppocr-ext export-center output/run                             # the best checkpoint of a run
   ppocr-ext export-center output/run --model Student --frames aligned --pkl train_center.pkl
   ppocr-ext export-center -c config.yml -o Global.pretrained_model=weights
 

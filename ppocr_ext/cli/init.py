@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 EPILOG = """\
 examples:
-  ppocr-ext init photos                             look at photos/, and write my/config.yml
-  ppocr-ext init photos --dry                       only look; nothing is written
-  ppocr-ext init photos --base output/run           begin with a run of yours: says how much of val it reads already
-  ppocr-ext init photos --base PP-OCRv5_mobile_rec  the same with official weights (ppocr-ext weights get NAME)
-  ppocr-ext init photos --out student --distill my/run small    a small student, taught by the run my/run
+  ppocr-ext init photos                             # look at photos/, and write my/config.yml
+  ppocr-ext init photos --dry                       # only look; nothing is written
+  ppocr-ext init photos --base output/run           # begin with a run of yours: says how much of val it reads already
+  ppocr-ext init photos --base PP-OCRv5_mobile_rec  # the same with official weights (ppocr-ext weights get NAME)
+  ppocr-ext init photos --out student --distill my/run small    # a small student, taught by the run my/run
 
 DATA is a folder with images and their texts, as labelling tools and datasets write it: PPOCRLabel, CSV, JSON lines,
 Hugging Face, docTR, ICDAR, MJSynth, Label Studio, CVAT, COCO, Labelme, an LMDB, image<TAB>text, or a text file beside

@@ -6,6 +6,7 @@ The dispatch is our own, since argparse's subparsers would import the modules of
 from __future__ import annotations
 
 import argparse
+import codecs
 import importlib
 import io
 import os
@@ -17,7 +18,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from types import FrameType, ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 from ppocr_ext import __version__
 from ppocr_ext.errors import PPOCRExtError, with_code
@@ -28,6 +29,7 @@ from ppocr_ext.messages import (
     command_line,
     did_you_mean,
     error_text,
+    fit,
     for_people,
     near_match,
     printable,
@@ -58,22 +60,20 @@ COMMANDS = {
     "weights": "list and download PaddleOCR's official weights, by name",
     "doctor": "check the installation, and print the commands that fix it",
 }
-# Paddle's warnings on every machine: a compiler cache that only developers of operators need, that BatchNorm updates
-# its statistics in training, and that an optimizer has no state before its first step.
-_NOISE = (
-    "No ccache found",
-    "When training, we now always track global mean and variance",
-    "The input state dict is empty",
-)
+# How Paddle's warnings on every machine begin: a compiler cache that only developers of operators need, that BatchNorm
+# updates its statistics in training, and that an optimizer has no state before its first step.
+_NOISE = ("No ccache found", "When training", "The input state dict is empty")
+# For characters of our messages that a terminal cannot show.
+_PLAIN = {"…": "...", "→": "->", "×": "x", "–": "-"}
 _ENDED = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}  # "hung up" for SIGHUP
 _EXAMPLES = """\
 examples:
-  ppocr-ext doctor                              is everything installed?
-  ppocr-ext quickstart                          a teacher, a student, a table: minutes on two CPU cores
+  ppocr-ext doctor                              # is everything installed?
+  ppocr-ext quickstart                          # a teacher, a student, a table: minutes on two CPU cores
   ppocr-ext train -c config.yml -o Global.epoch_num=20
   ppocr-ext eval -c config.yml -o Global.pretrained_model=output/best_accuracy
-  ppocr-ext predict output/run photo.png        what does it read?
-  ppocr-ext COMMAND --help                      options and examples of a command
+  ppocr-ext predict output/run photo.png        # what does it read?
+  ppocr-ext COMMAND --help                      # options and examples of a command
 """
 
 
@@ -93,6 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("OPENCV_LOG_LEVEL", "ERROR")  # we report broken images by name
     for message in _NOISE:
         warnings.filterwarnings("ignore", message=message)
+    os.environ.setdefault("PYTHONWARNINGS", ",".join(f"ignore:{each}" for each in _NOISE))  # of child processes
     warnings.filterwarnings("ignore", module="PIL")  # Pillow's warnings about images, which we report by name
     try:
         with _termination_raises(), redirect_stdout(_PrintableOutput(sys.stdout)):
@@ -131,11 +132,18 @@ def _open_closed_streams() -> None:
 
 def _take_any_text() -> None:
     """Let no character end a command with an error. A terminal may show ``?``, and all other streams get UTF-8."""
+    codecs.register_error("plain", _plain)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a notebook has others
-            stream.reconfigure(encoding=stream.encoding if stream.isatty() else "utf-8", errors="replace")
+            stream.reconfigure(encoding=stream.encoding if stream.isatty() else "utf-8", errors="plain")
     encoding = os.environ.get("PYTHONIOENCODING", "").partition(":")[0]
     os.environ["PYTHONIOENCODING"] = f"{encoding}:replace"  # for child processes that are not commands
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    """Return what stands for the characters that cannot be encoded, and where they end."""
+    assert isinstance(error, UnicodeEncodeError)
+    return "".join(_PLAIN.get(each, "?") for each in error.object[error.start : error.end]), error.end
 
 
 @contextmanager
@@ -168,7 +176,8 @@ def _report_error(error: BaseException, debug: bool) -> int:
     if cause is not None:  # Ctrl-C; a package that is being imported may have turned it into an ImportError
         number = cause.args[0] if isinstance(cause, Termination) else signal.SIGINT
         with suppress(OSError):  # the terminal is closed
-            print(_ENDED.get(number, "hung up"), file=sys.stderr)
+            over = "\r" if sys.stderr.isatty() else ""  # write over the ^C that the terminal shows
+            print(f"{over}{_ENDED.get(number, 'hung up')}", file=sys.stderr)
         return 128 + int(number)
     text = error_text(error)
     if debug:
@@ -187,12 +196,13 @@ def _run(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         width = max(map(len, COMMANDS))
         commands = "\n".join(f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items())
-        print(
+        overview = (
             f"usage: {PROGRAM} COMMAND [options]\n\n"
             f"Distil and fine-tune PaddleOCR text recognisers.\n\n"
             f"commands:\n{commands}\n\n{_EXAMPLES}\n"
             f"options: --help, --version; every command takes --debug."
         )
+        print(fit(overview))
         return 0 if arguments else FAILED
     if arguments[0] == "--version":
         print(f"{PROGRAM} {__version__}")
@@ -216,13 +226,28 @@ def import_command(name: str) -> ModuleType:
     return importlib.import_module(f"ppocr_ext.cli.{name.replace('-', '_')}")
 
 
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Help that a terminal shows without breaking words."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return fit(text, width)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Parser whose messages are like those of all other errors."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(formatter_class=_Help, **options)
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse the arguments; the usage, which may take 30 lines, would hide why."""
+        raise PPOCRExtError(f"{message}. Fix: see `{self.prog} --help`.", code="bad_arguments")
+
+
 def build_parser(name: str, module: ModuleType) -> argparse.ArgumentParser:
     """Return the parser of the command ``name``, which must be in :data:`COMMANDS`; ``module`` adds its options."""
-    parser = argparse.ArgumentParser(
-        prog=f"{PROGRAM} {name}",
-        description=COMMANDS[name],
-        epilog=getattr(module, "EPILOG", None),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = _Parser(
+        prog=f"{PROGRAM} {name}", description=COMMANDS[name], epilog=getattr(module, "EPILOG", None)
     )
     module.add_arguments(parser)
     parser.add_argument(

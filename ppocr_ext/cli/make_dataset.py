@@ -88,7 +88,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help=summary,
             description=f"Draw {summary}.",
             epilog=examples + _FOLDER,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         add = kind.add_argument
         add("--out", type=Path, required=True, metavar="DIR", help="folder to make")

@@ -25,10 +25,10 @@ classes, learning rate, … With `--structure` every head is tested.
 exit code: 0 every head has learned the batch, 1 one has not, 2 the test could not run.
 
 examples:
-  ppocr-ext sanity -c my.yml                        before a long training
-  ppocr-ext sanity -c my.yml --samples 4            faster, for a large network
-  ppocr-ext sanity -c my.yml --structure            look for faults of heads that learn, too
-  ppocr-ext sanity -c my.yml -o Global.pretrained_model=null      from random weights
+  ppocr-ext sanity -c my.yml                        # before a long training
+  ppocr-ext sanity -c my.yml --samples 4            # faster, for a large network
+  ppocr-ext sanity -c my.yml --structure            # look for faults of heads that learn, too
+  ppocr-ext sanity -c my.yml -o Global.pretrained_model=null      # from random weights
 """
 _STEPS = 300
 _SAMPLES = 16

@@ -29,10 +29,10 @@ reader differs, the first image with another result is named.
 exit code: 0 equal, 1 something differs by more than --tolerance, 2 it cannot be checked.
 
 examples:
-  ppocr-ext verify output/run/inference                    on some images of Eval and drawn ones
+  ppocr-ext verify output/run/inference                    # on some images of Eval and drawn ones
   ppocr-ext verify model --run output/run --data data/lines/val_list.txt
   ppocr-ext verify model --run output/run -o Global.checkpoints=output/run/latest
-  ppocr-ext verify model --images 'scans/*.png'            without the run: the forms of the model are compared
+  ppocr-ext verify model --images 'scans/*.png'            # without the run: the forms of the model are compared
 """
 
 _HINT = (

@@ -30,6 +30,14 @@ def with_code(text: str, code: str) -> str:
     return text if code == PPOCRExtError.code else f"{first} [{code}]{newline}{rest}"
 
 
+def interruption_behind(error: BaseException) -> KeyboardInterrupt | None:
+    """Return Ctrl-C if it caused ``error``: a package that is being imported turns it into an ImportError."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, KeyboardInterrupt):
+        cause = cause.__cause__ or cause.__context__
+    return cause
+
+
 class ConfigError(PPOCRExtError):
     """A configuration file, overlay or ``-o`` option cannot be used."""
 

@@ -110,8 +110,8 @@ def shortened(names: Sequence[str], most: int, separator: str = ", ") -> str:
 def fit(text: str, width: int | None = None) -> str:
     """Return ``text`` with long lines wrapped at spaces.
 
-    Lines at the left margin form paragraphs, which end at an empty line or a colon. Of an indented line with two columns,
-    the second is wrapped below its start, or moves below the first. A command continues after a backslash.
+    Lines at the left margin form paragraphs, which end at an empty line or a colon. In an indented line with two
+    columns, the second is wrapped below its start, or moves below the first. A command continues after a backslash.
 
     Args:
         text: the lines.

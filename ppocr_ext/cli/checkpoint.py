@@ -103,6 +103,6 @@ def _inspect(checkpoint: Checkpoint, names: bool) -> None:
     if note := weights_note(state):
         print(note)
     print(f"optimizer: {state.optimizer or 'unknown'}")
-    print(f"dictionary: {state.charset_digest or 'unknown'}")
+    print(f"sha256 of the dictionary: {state.charset_digest or 'unknown'}")
     for name, digest in state.frozen.items():
         print(f"trained beside the frozen {name}: {digest}")

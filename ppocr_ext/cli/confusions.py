@@ -24,6 +24,7 @@ Look-alike error: the share of the characters in a group that were read as anoth
 the exit code is 1.
 
 Output: OUT.html (one page with samples), OUT.json, OUT_pairs.tsv, OUT_groups.tsv, OUT_characters.tsv.
+
 exit codes: 0 done; 1 the general accuracy fell by more than --max-drop; 2 error
 """
 _ROUNDING = 1e-12  # rounding error of the difference of two shares

@@ -12,7 +12,6 @@ import os
 import platform
 import socket
 import sys
-import textwrap
 import time
 import traceback
 from collections.abc import Iterable, Mapping
@@ -22,7 +21,7 @@ from typing import Literal, NamedTuple
 
 from ppocr_ext import __version__
 from ppocr_ext.cli.options import add_host_argument
-from ppocr_ext.errors import HostError
+from ppocr_ext.errors import HostError, interruption_behind
 from ppocr_ext.host.complete import quiet_imports
 from ppocr_ext.messages import (
     INSTALL_LIBRARIES,
@@ -30,6 +29,7 @@ from ppocr_ext.messages import (
     INSTALL_PADDLE,
     INSTALL_QUICKSTART,
     command_line,
+    fit,
     lacks_library,
 )
 
@@ -120,7 +120,7 @@ def run(args: argparse.Namespace) -> int:
     for title, results in groups.items():
         print(f"\n{title}")
         for level, text, fix in results:
-            print(f"  {level:<5} {text}{fix and f'{_FIX_LINE}{fix}'}")
+            print(f"{fit(f'  {level:<5} {text}')}{fix and f'{_FIX_LINE}{fix}'}")
     if args.components and not failures:
         _print_components()
     return int(failures > 0)
@@ -288,8 +288,8 @@ def _print_components() -> None:
         ours = registry.names()
         theirs = [name for name in host.component_names(kind) if name not in ours]
         for owner, names in (("ours", ours), ("the host's", theirs)):
-            listed = f"    {owner:<12}{', '.join(names) or 'none'}"
-            print(textwrap.fill(listed, 110, subsequent_indent=" " * 16))
+            listed = f"    {owner:<10}  {', '.join(names) or 'none'}"
+            print(fit(listed))
 
 
 def _versions(names: tuple[str, ...]) -> dict[str, str]:
@@ -302,5 +302,11 @@ def _versions(names: tuple[str, ...]) -> dict[str, str]:
 
 
 def _first_line(reason: BaseException) -> str:
-    """Return type and first line of an exception."""
+    """Return type and first line of an exception.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C is behind it; a package that is being imported turns it into an ImportError.
+    """
+    if (interruption := interruption_behind(reason)) is not None:
+        raise interruption
     return f"{type(reason).__name__}: {(str(reason).splitlines() or ['no reason given'])[0]}"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ppocr_ext.cli.options import add_host_argument
 from ppocr_ext.io.atomic import write_text
-from ppocr_ext.messages import LOG, for_people
+from ppocr_ext.messages import LOG, fit, for_people
 
 if TYPE_CHECKING:
     from ppocr_ext.first_run.inspect import Inspection
@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
         test=args.test,
         seed=args.seed,
     )
-    _say(args, (*finding_lines(inspection), "decisions:", *decision_lines(inspection)))
+    _say(args, (*finding_lines(inspection), "decisions:", *map(fit, decision_lines(inspection))))
     content = inspection.to_json()
     if args.dry:
         _say(args, ["nothing was written (--dry)"])

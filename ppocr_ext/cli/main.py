@@ -21,7 +21,7 @@ from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
 from ppocr_ext import __version__
-from ppocr_ext.errors import PPOCRExtError, with_code
+from ppocr_ext.errors import PPOCRExtError, interruption_behind, with_code
 from ppocr_ext.loop.signals import termination_signals
 from ppocr_ext.messages import (
     DEBUG,
@@ -93,7 +93,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("OPENCV_LOG_LEVEL", "ERROR")  # we report broken images by name
     for message in _NOISE:
         warnings.filterwarnings("ignore", message=message)
-    os.environ.setdefault("PYTHONWARNINGS", ",".join(f"ignore:{each}" for each in _NOISE))  # of child processes
+    os.environ.setdefault(
+        "PYTHONWARNINGS", ",".join(f"ignore:{each}" for each in _NOISE)
+    )  # of child processes
     warnings.filterwarnings("ignore", module="PIL")  # Pillow's warnings about images, which we report by name
     try:
         with _termination_raises(), redirect_stdout(_PrintableOutput(sys.stdout)):
@@ -170,10 +172,7 @@ def _termination_raises() -> Iterator[None]:
 
 def _report_error(error: BaseException, debug: bool) -> int:
     """Print ``error`` with its code behind the first line, and return the exit code."""
-    cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, KeyboardInterrupt):
-        cause = cause.__cause__ or cause.__context__
-    if cause is not None:  # Ctrl-C; a package that is being imported may have turned it into an ImportError
+    if (cause := interruption_behind(error)) is not None:
         number = cause.args[0] if isinstance(cause, Termination) else signal.SIGINT
         with suppress(OSError):  # the terminal is closed
             over = "\r" if sys.stderr.isatty() else ""  # write over the ^C that the terminal shows

@@ -25,7 +25,12 @@ from ppocr_ext.synth.lines.fonts import FontFile, find_fonts, split_fonts
 from ppocr_ext.synth.lines.line_source import LineOptions, LineSource, LineSplit, visible
 from ppocr_ext.synth.lines.painting import BACKGROUNDS, LineStyle
 
-EPILOG = "`ppocr-ext make-dataset lines --help` and `… captcha --help` have examples."
+EPILOG = """\
+examples:
+  ppocr-ext make-dataset lines --out data/lines --train 1000
+  ppocr-ext make-dataset captcha --out data/captcha
+  ppocr-ext make-dataset lines --help                # the options of a kind, and more examples
+"""
 _FOLDER = """
 DIR then holds
   train/0000/000000.png …   images, a thousand to a folder
@@ -162,10 +167,13 @@ def _add_line_arguments(parser: argparse.ArgumentParser) -> None:
     add("--skip-undrawable", action="store_true", help="leave out characters that no font draws (an error)")
     add = parser.add_argument_group("fonts").add_argument
     for name, what in (
-        ("--fonts", ".ttf, .otf, .ttc (those of the packages captcha, matplotlib, mplfonts)"),
+        (
+            "--fonts",
+            "files, folders or packages with .ttf, .otf, .ttc (those of the packages captcha, matplotlib, mplfonts)",
+        ),
         ("--val-fonts", "those of val (the same as of train)"),
     ):
-        add(name, nargs="+", default=(), metavar="FILE|FOLDER|PACKAGE", help=what)
+        add(name, nargs="+", default=(), metavar="FONT", help=what)
     add_number(
         parser,
         "--font-split",
@@ -192,7 +200,8 @@ def _add_line_arguments(parser: argparse.ArgumentParser) -> None:
         "--background-kinds",
         nargs="+",
         choices=BACKGROUNDS,
-        help="kinds, each with the same probability (all)",
+        metavar="KIND",
+        help=f"each with the same probability: {', '.join(BACKGROUNDS)} (all)",
     )
     add("--backgrounds", metavar="FOLDER", help="photos to cut backgrounds from, as kind photo")
 

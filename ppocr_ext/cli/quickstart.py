@@ -10,14 +10,13 @@ from ppocr_ext.config.global_keys import ValueRule
 from ppocr_ext.limits import usable_cores
 
 EPILOG = """\
-what it does (on two CPU cores, about 8 minutes):
-  draws CAPTCHAs of 4 to 6 digits, trains a small SVTRv2 teacher and, at the same time on another core, a
-  student of less than half its size alone; then distils the same student for the same steps, and evaluates
-  all three on 1,000 held-out images. What the student alone prints is in student.log
+It draws CAPTCHAs of 4 to 6 digits, trains a small SVTRv2 teacher and, at the same time on another core, a student of
+less than half its size alone; then distils the same student for the same steps, and evaluates all three on 1,000
+held-out images. On two CPU cores this takes about 8 minutes. What the student alone prints is in student.log.
 
 examples:
   ppocr-ext quickstart
-  ppocr-ext quickstart --minutes 40              # longer, and better
+  ppocr-ext quickstart --minutes 40                     # longer, and better
   ppocr-ext quickstart --out elsewhere --seed 2
   ppocr-ext quickstart --preset captcha/62classes --out captcha62    # an hour; [0-9a-zA-Z]
 
@@ -48,7 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         choices=("teacher", "student", "distilled"),
         default=["teacher", "student", "distilled"],
-        help="what to train and evaluate (default: all three)",
+        metavar="STAGE",
+        help="what to train and evaluate: teacher, student, distilled (default: all three)",
     )
     parser.add_argument("--seed", type=int, default=1, help="for the images and the training (default: 1)")
     parser.add_argument(

@@ -32,7 +32,7 @@ examples:
 """
 _STEPS = 300
 _SAMPLES = 16
-_WIDTHS = (18, 10, 7, 18, 11, 11, 0)  # widths of the table's columns, characters
+_WIDTHS = (15, 10, 7, 16, 10, 11, 0)  # widths of the table's columns, characters
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

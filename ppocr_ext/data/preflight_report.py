@@ -273,20 +273,15 @@ class PreflightReport:
         )
 
     def frames_summary(self) -> str:
-        """Return T, the frames that the most demanding label needs, and their ratio; empty if T is not known."""
+        """Return the length of the longest label, the frames that labels need, and T; empty if T is not known."""
         limit = self.rules.frames
         if limit is None or not self.most_frames:
             return ""
-        frames = f"{limit.frames} frames"
-        ratio = f" (T is {limit.frames / self.most_frames:.2g} times that)"
         most = max((limit.by_ratio or {}).values(), default=limit.frames)
-        if most > limit.frames:
-            frames = f"{limit.frames} to {most} frames by the width of an image"
-            ratio = ""
-        return (
-            f"CTC has T = {frames}; the longest label has {self.longest} characters, the most demanding one needs "
-            f"{self.most_frames} frames{ratio}"
+        frames = (
+            f"{limit.frames} to {most}, by the width of an image" if most > limit.frames else limit.frames
         )
+        return f"labels of up to {self.longest} characters need up to {self.most_frames} frames; CTC has T = {frames}"
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values for ``preflight.json``: counts, the longest label, the samples kept by name."""

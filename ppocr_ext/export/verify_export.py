@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import multiprocessing
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
@@ -217,7 +218,9 @@ def open_clients(folder: Path, exported: Exported, stack: ExitStack) -> tuple[li
         elif not exported.has(ONNX):
             notes.append(f"{package} {version} is not compared: it reads {ONNX}, which was not exported")
         else:
-            pool = stack.enter_context(ProcessPoolExecutor(1, multiprocessing.get_context("spawn")))
+            # Ctrl-C ends the process without a traceback.
+            context, quiet = multiprocessing.get_context("spawn"), (signal.SIGINT, signal.SIG_DFL)
+            pool = stack.enter_context(ProcessPoolExecutor(1, context, signal.signal, quiet))
             read = partial(_read_in, pool, package, str(folder), exported.policy)
             own = _own_policy(package, exported)
             note = ""

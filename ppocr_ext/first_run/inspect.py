@@ -203,7 +203,7 @@ def _unlabelled(source: Source) -> Iterator[Finding]:
     count, names = unlabelled(source)
     if count:
         total = len(source.images)
-        what = f"{count:,} of {total:,} images have no text"
+        what = f"images without a text: {count:,} of {total:,}"
         examples = tuple((name, "") for name in names)
         yield Finding(
             "unlabelled", "note", count, count / total, examples, what, "Label them, or leave them out."

@@ -51,7 +51,7 @@ def finding_lines(inspection: Inspection) -> Iterator[str]:
     parts = ", ".join(f"{name} {count:,}" for name, count in counts.items() if count)
     how = "your own" if inspection.split.by == OWN_SPLIT else f"by {inspection.split.by}"
     low, high = Rate(round(0.9 * counts["val"]), counts["val"]).interval
-    yield f"split: {parts} ({how}); 90 % of val means {low:.1%} to {high:.1%} (95 % interval)"
+    yield f"split: {parts} ({how}); a measured 90 % will mean {low:.0%} to {high:.0%}"
     yield from (f"note: {note}" for note in inspection.notes)
     if once := sum(count == 1 for count in texts.characters.values()):
         first = ", ".join(f"{each} ({place})" for each, _, place in texts.rarest[: min(once, _SHOWN)])

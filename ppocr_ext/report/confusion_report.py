@@ -52,7 +52,7 @@ def _figures(comparison: Comparison) -> str:
     for name, now, then in comparison.rates:
         low, high = now.interval
         was = "" if then is None else f", before {percent(then.value)}"
-        about = f"95 %: {percent(low)} to {percent(high)}{was}" if now.total else "none"
+        about = f"95 % interval: {percent(low)} to {percent(high)}{was}" if now.total else "none"
         cells.append(f"<div><b>{percent(now.value)}</b><span>{esc(name)} ({about})</span></div>")
     cells += [
         f"<div><b>+{changed.only_after:,} −{changed.only_before:,}</b><span>{what} that became right, wrong "
@@ -353,4 +353,4 @@ def _shown(rate: Rate) -> str:
     if not rate.total:
         return "–"
     low, high = rate.interval
-    return f"{rate.value:.2%} of {rate.total:,} (95 %: {low:.2%} to {high:.2%})"
+    return f"{rate.value:.2%} of {rate.total:,} (95 % interval: {low:.2%} to {high:.2%})"

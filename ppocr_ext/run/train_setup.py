@@ -204,7 +204,13 @@ def _resume(training: Training, config: Config, checkpoint: Checkpoint) -> Train
         put_back(state.raw_weights, training.network.state_dict())
     training.amp.load(state.scaler)
     restore_loss(training.loss, state.loss, prefix)
-    LOG.info("resuming from %s: epoch %d, step %d", prefix, start.epoch + 1, start.global_step)
+    LOG.info(
+        "resuming from %s: epoch %d, after step %d of %d",
+        prefix,
+        start.epoch + 1,
+        start.global_step,
+        length.total_steps,
+    )
     if start.global_step:
         warn_of_other_seeds(state.sample_seeds, prefix)
     return replace(

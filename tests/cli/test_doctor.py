@@ -63,6 +63,16 @@ def test_both_builds_of_paddle(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.fix.startswith("pip uninstall -y paddlepaddle paddlepaddle-gpu && pip install")
 
 
+def test_ctrl_c_while_paddle_is_imported_is_no_fault_of_paddle(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reason = ImportError("initialization failed")
+    reason.__cause__ = KeyboardInterrupt()
+    pretend_failing(monkeypatch, "paddle", reason)
+    assert main(["doctor"]) == 130
+    assert capsys.readouterr() == ("", "interrupted\n")
+
+
 SETUPTOOLS = ModuleNotFoundError("No module named 'setuptools'", name="setuptools")
 NO_LIBGOMP = "libgomp.so.1: cannot open shared object file: No such file or directory"
 HEADLESS = "pip install --force-reinstall --no-deps opencv-python-headless"

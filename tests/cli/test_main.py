@@ -138,6 +138,15 @@ def test_an_unknown_command_is_met_with_the_nearest(capsys: pytest.CaptureFixtur
     assert "[unknown_command]" in shown and "'train'?" in shown and "make-dataset" in shown
 
 
+@pytest.mark.parametrize("words", [["train", "--fo"], ["make-dataset", "linse"], ["weights", "get"]])
+def test_wrong_arguments_are_refused_in_one_sentence(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    shown = capsys.readouterr().err
+    assert shown.count("\n") == 1 and f"ppocr-ext {words[0]}" in shown and "[bad_arguments]" in shown
+
+
 @pytest.mark.parametrize(("line", "code"), [(["--help"], 0), (["-h"], 0), ([], 2)])
 def test_the_overview_lists_every_command(
     capsys: pytest.CaptureFixture[str], line: list[str], code: int

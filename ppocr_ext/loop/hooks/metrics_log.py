@@ -205,10 +205,10 @@ class ProgressBar(Hook):
         done = position.global_step
         if note := space_note(run.metric):
             LOG.info("acc of the evaluations: %s", note)
-        if done:
-            LOG.info("resuming after step %d of %d", done, total)
         # disable=None shows the bar only if standard error is a terminal.
-        self._bar = tqdm(total=total, initial=done, unit="step", dynamic_ncols=True, disable=None)
+        # The text has images per second, so steps per second are left out.
+        short = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"
+        self._bar = tqdm(total=total, initial=done, bar_format=short, dynamic_ncols=True, disable=None)
 
     def on_step(self, step: StepDone) -> None:
         self._window.add(step)
@@ -219,13 +219,14 @@ class ProgressBar(Hook):
         position = step.position
         self._seconds = 0.7 * self._seconds + 0.3 * seconds if self._seconds else seconds
         epoch = f"epoch {position.current_epoch}/{position.epochs}"
-        text = f"{_format_losses(means)}  lr {means['lr']:.3g}  {means['ips']:.1f} images/s"
+        losses, speed = _format_losses(means), f"lr {means['lr']:.3g}  {means['ips']:.1f} images/s"
+        loss, bracket, parts = losses.partition(" (")
         self._bar.set_description(epoch)
-        self._bar.set_postfix_str(text)
+        self._bar.set_postfix_str(f"{loss}  {speed}{bracket}{parts}")  # a narrow terminal cuts the end off
         done = position.global_step
         total = position.total_steps
         left = datetime.timedelta(seconds=round((total - done) * self._seconds))
-        line = f"{epoch}  step {done}/{total}  {text}  eta {left}"
+        line = f"{epoch}  step {done}/{total}  {losses}  {speed}  eta {left}"
         # A terminal with a bar does not need the line, so only the log file gets it.
         LOG.info(line, extra={"file_only": not self._bar.disable})
 

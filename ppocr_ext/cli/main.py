@@ -10,6 +10,7 @@ import codecs
 import importlib
 import io
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -101,10 +102,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         with _termination_raises(), redirect_stdout(_PrintableOutput(sys.stdout)):
             return _run(arguments)
     except BrokenPipeError:  # the reader of our output (`| head`) has ended
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + signal.SIGPIPE
+        code = 128 + signal.SIGPIPE
     except (Exception, KeyboardInterrupt) as error:
-        return _report_error(error, "--debug" in arguments)
+        code = _report_error(error, "--debug" in arguments)
+    try:
+        sys.stdout.flush()
+    except OSError:  # Python would write the rest at its end, and fail again
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code
 
 
 class _PrintableOutput:
@@ -137,7 +142,9 @@ def _take_any_text() -> None:
     codecs.register_error("plain", _plain)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a notebook has others
-            stream.reconfigure(encoding=stream.encoding if stream.isatty() else "utf-8", errors="plain")
+            encoding = stream.encoding if stream.isatty() else "utf-8"
+            # By lines, so that a full disk is an error of the command, and results and messages keep their order.
+            stream.reconfigure(encoding=encoding, errors="plain", line_buffering=True)
     encoding = os.environ.get("PYTHONIOENCODING", "").partition(":")[0]
     os.environ["PYTHONIOENCODING"] = f"{encoding}:replace"  # for child processes that are not commands
 
@@ -175,8 +182,10 @@ def _report_error(error: BaseException, debug: bool) -> int:
     if (cause := interruption_behind(error)) is not None:
         number = cause.args[0] if isinstance(cause, Termination) else signal.SIGINT
         with suppress(OSError):  # the terminal is closed
-            over = "\r" if sys.stderr.isatty() else ""  # write over the ^C that the terminal shows
-            print(f"{over}{_ENDED.get(number, 'hung up')}", file=sys.stderr)
+            said = _ENDED.get(number, "hung up")
+            if sys.stderr.isatty():  # over the line with the ^C that the terminal shows
+                said = f"\r{said:<{shutil.get_terminal_size().columns - 1}}"
+            print(said, file=sys.stderr)
         return 128 + int(number)
     text = error_text(error)
     if debug:
@@ -237,6 +246,10 @@ class _Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(formatter_class=_Help, **options)
+
+    def print_help(self, file: Any = None) -> None:
+        """Print the help; argparse's own method ignores errors of the output."""
+        print(self.format_help(), end="", file=file)
 
     def error(self, message: str) -> NoReturn:
         """Refuse the arguments; the usage, which may take 30 lines, would hide why."""

@@ -10,6 +10,7 @@ import logging
 import math
 import multiprocessing
 import shutil
+import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -390,8 +391,11 @@ def _build_together(config: Config, options: CacheOptions, builder: CacheBuilder
             )
 
     try:
+        # Without Ctrl-C from the start, since it would print a traceback while they import; this process ends them.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         for worker in workers:
             worker.start()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         builder.build(progress.share(pending, 0), follow)
         while any(worker.is_alive() for worker in workers):
             time.sleep(0.2)
@@ -400,7 +404,7 @@ def _build_together(config: Config, options: CacheOptions, builder: CacheBuilder
     finally:
         for worker in workers:
             if worker.pid is not None:
-                worker.terminate()
+                worker.kill()  # after SIGTERM, Paddle would print a C++ traceback
                 worker.join()
 
 

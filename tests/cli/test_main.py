@@ -198,6 +198,22 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     assert process.wait(timeout=HANG) == 141
 
 
+@pytest.mark.parametrize("words", [["--version"], ["--help"], ["init", "--help"], ["weights", "list"]])
+def test_output_that_goes_nowhere_is_one_sentence_or_none(words: list[str]) -> None:
+    call = [sys.executable, "-m", "ppocr_ext", *words]
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    environment.pop("PYTHONUNBUFFERED", None)  # the last write may fail only when Python ends
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(call, env=environment, stdout=full, stderr=subprocess.PIPE, timeout=HANG)
+    assert ended.returncode == 2 and ended.stderr.startswith(b"error: No space left"), ended.stderr
+    assert ended.stderr.count(b"\n") == 1, ended.stderr
+    reading, writing = os.pipe()
+    os.close(reading)
+    ended = subprocess.run(call, env=environment, stdout=writing, stderr=subprocess.PIPE, timeout=HANG)
+    os.close(writing)
+    assert (ended.returncode, ended.stderr) == (141, b"")
+
+
 @pytest.mark.parametrize(
     ("number", "code", "said"), [(signal.SIGTERM, 143, "terminated"), (signal.SIGHUP, 129, "hung up")]
 )

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import notebook_cells
 import pytest
-from test_docs import RefusalError, refuse
+from error_codes import raises_code
 
 from ppocr_ext.check import check_all
 from ppocr_ext.cli.main import build_parser, import_command
 from ppocr_ext.cli.options import read_config
+from ppocr_ext.errors import PPOCRExtError
 from ppocr_ext.host import open_host
 
 CODE = notebook_cells.sources("code")
@@ -61,12 +62,11 @@ def test_its_settings_are_replaced_by_name() -> None:
     assert "SOURCE = 'x'\nMINUTES = 1" in notebook_cells.with_settings(settings, SOURCE="x", MINUTES=1)
 
 
-def test_its_commands_are_ones_that_the_parsers_know(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(argparse.ArgumentParser, "error", refuse)
+def test_its_commands_are_ones_that_the_parsers_know() -> None:
     assert len(COMMANDS) == 11
     for command in COMMANDS:
         parsed(command)
-    with pytest.raises(RefusalError):
+    with raises_code(PPOCRExtError, "bad_arguments"):
         parsed("ppocr-ext export output/student --into model")
 
 

@@ -248,8 +248,8 @@ class CacheBuilder:
         begin = int.from_bytes(machine_name().encode(), "little") % max(1, len(missing))
         return missing[begin:] + missing[:begin]
 
-    def _is_there(self, shard: Shard) -> bool:
-        return open_shard(self._files[shard], self.facts) is not None
+    def _is_there(self, shard: Shard, level: int = logging.WARNING) -> bool:
+        return open_shard(self._files[shard], self.facts, level) is not None
 
     @cached_property
     def _files(self) -> dict[Shard, Path]:
@@ -286,7 +286,8 @@ class CacheBuilder:
         listed: dict[int, Any] = {}
         for view, number in shards:
             listed = listed if view in listed else {view: self._shards_of(view)}
-            if self._is_there((view, number)):  # another machine has written it meanwhile
+            # True if another machine has written it meanwhile; `pending` has warned of damage.
+            if self._is_there((view, number), logging.DEBUG):
                 on_samples(sum(map(len, listed[view][number])))
                 continue
             entries: dict[bytes, Entry] = {}

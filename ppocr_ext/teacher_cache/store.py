@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import mmap
 import os
 import struct
@@ -363,13 +364,13 @@ def _digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def open_shard(path: Path, facts: CacheFacts) -> Shard | None:
-    """Open a shard; return None if it is missing, or (with a warning) if it is damaged."""
+def open_shard(path: Path, facts: CacheFacts, level: int = logging.WARNING) -> Shard | None:
+    """Open a shard; return None if it is missing, or if it is damaged, which goes to the log at ``level``."""
     try:
         return Shard(path, facts.branches)
     except (FileNotFoundError, DataError) as error:
         if path.exists():
-            LOG.warning("%s", error)
+            LOG.log(level, "%s", error)
         return None
 
 

@@ -16,6 +16,7 @@ import os
 import re
 import shutil
 import socket
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -30,7 +31,7 @@ from paddle.base import core
 from ppocr_ext.errors import PPOCRExtError, ProcessError
 from ppocr_ext.host.facade import replaced_globals
 from ppocr_ext.io.atomic import write_text
-from ppocr_ext.messages import end_text
+from ppocr_ext.messages import LOG, end_text
 from ppocr_ext.run.machine import interface_of, machine_folder, own_address, spans_machines
 from ppocr_ext.run.peers import Board, Peers, Watch
 
@@ -41,8 +42,12 @@ _LONGEST_PAUSE = 0.2
 _ALIVE_EVERY = 0.3  # seconds between two checks that the other processes live
 _BLAME_WITHIN = 4.0  # seconds to wait for the message of another process after a collective has failed
 _COLLECTIVE = re.compile("gloo|nccl|bkcl|xccl", re.IGNORECASE)  # in messages of collectives that have failed
-_LAST_WORDS = (
-    10.0  # seconds that process 0 waits for the others at its end, since they read its message in its store
+# Seconds that process 0 waits for the others at its end, since they read its message in its store.
+_LAST_WORDS = 10.0
+_SAY_AFTER = 10.0  # seconds
+_WAITS = (
+    "waiting for the other processes. If one has ended already, as on a machine without this package, its launcher says "
+    "why: stop this one."
 )
 
 
@@ -283,9 +288,13 @@ def team() -> Team:
     """Return the team of this process; the first call joins the other processes, which must do this too."""
     if not _TEAM:
         size = dist.get_world_size()
-        _TEAM.append(
-            Team(core.create_or_get_global_tcp_store(), dist.get_rank(), size) if size > 1 else Team()
-        )
+        if size == 1:
+            _TEAM.append(Team())
+            return _TEAM[0]
+        notice = threading.Timer(_SAY_AFTER, LOG.warning, [_WAITS])
+        notice.start()
+        _TEAM.append(Team(core.create_or_get_global_tcp_store(), dist.get_rank(), size))
+        notice.cancel()
     return _TEAM[0]
 
 

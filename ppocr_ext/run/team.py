@@ -46,8 +46,8 @@ _COLLECTIVE = re.compile("gloo|nccl|bkcl|xccl", re.IGNORECASE)  # in messages of
 _LAST_WORDS = 10.0
 _SAY_AFTER = 10.0  # seconds
 _WAITS = (
-    "waiting for the other processes. If one has ended already, as on a machine without this package, its launcher says "
-    "why: stop this one."
+    "waiting for the other processes. If one has ended already, as on a machine without this package, its launcher "
+    "says why: stop this one."
 )
 
 

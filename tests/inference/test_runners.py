@@ -27,10 +27,15 @@ from ppocr_ext.modeling import EVAL, TRAIN, BaseModel
 RESHAPE = {"name": "SequenceEncoder", "encoder_type": "reshape"}
 
 
+def require(engine):
+    """Skip a test where the engine is not installed, or the converter, which has no wheel for Python 3.13."""
+    pytest.importorskip(engine)
+    pytest.importorskip("paddle2onnx")
+
+
 @pytest.fixture(params=[ONNXRUNTIME, OPENVINO])
 def engine(request):
-    pytest.importorskip(request.param)
-    pytest.importorskip("paddle2onnx")
+    require(request.param)
     return str(request.param)
 
 
@@ -54,7 +59,7 @@ def test_an_engine_returns_what_the_network_returns(engine, make, asked, height,
 
 
 def test_openvino_computes_in_bfloat16():
-    pytest.importorskip("openvino")
+    require(OPENVINO)
     if not has_bfloat16():
         pytest.skip("this processor has no instructions for bfloat16")
     network = teacher()
@@ -84,7 +89,7 @@ signal.raise_signal(signal.SIGINT)
 
 
 def test_a_signal_is_handled_after_graphs_of_openvino_were_freed(tmp_path):
-    pytest.importorskip("openvino")
+    require(OPENVINO)
     helper = pytest.importorskip("onnx").helper
     x, y = (helper.make_tensor_value_info(name, 1, [1]) for name in "xy")
     graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "g", [x], [y])
@@ -97,7 +102,7 @@ def test_a_signal_is_handled_after_graphs_of_openvino_were_freed(tmp_path):
 
 
 def test_a_graph_that_onnx_runtime_refuses_in_bfloat16_is_computed_in_float32(caplog):
-    pytest.importorskip(ONNXRUNTIME)
+    require(ONNXRUNTIME)
     found = CompiledNetwork(teacher(), LOGITS, engine=ONNXRUNTIME, dtype=BFLOAT16)
     assert found.label == "onnxruntime float32" and "bfloat16" in caplog.text
 
@@ -107,7 +112,7 @@ def test_a_network_that_pools_to_a_number_of_frames_gets_a_graph_for_each_width(
     frames, widths, tmp_path, monkeypatch
 ):
     """ONNX has no adaptive pooling of images of any width."""
-    pytest.importorskip(ONNXRUNTIME)
+    require(ONNXRUNTIME)
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
     paddle.seed(1)
     backbone = {"name": "PPLCNetV3", "scale": 0.25, "conv_kxk_num": 1, "train_frames": frames}
@@ -152,7 +157,7 @@ def test_a_converter_that_fails_is_an_error_with_its_reason(code, kind, fact, tm
 def test_what_cannot_be_converted_is_computed_by_the_network_and_tried_at_the_next_start(
     tmp_path, monkeypatch
 ):
-    pytest.importorskip(ONNXRUNTIME)
+    require(ONNXRUNTIME)
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
     network = teacher()
     with monkeypatch.context() as patch:

@@ -75,7 +75,8 @@ EXTRAS = {
     # Paddle is an extra because its CPU and GPU builds install the same module and exclude each other.
     "cpu": ["paddlepaddle>=3,<4", *PADDLE_RUNTIME],
     # PyPI stops at 2.6.2 (Python up to 3.12), so that is what this extra brings where no Paddle is. No numpy is
-    # pinned with it: 2.6.2 asks for >=1.13, and its CPU build runs our tests with numpy 1.26 and with 2.4.
+    # pinned with it: 2.6.2 asks for >=1.13, and its CPU build runs our main job with numpy 1.26 and with 2.4
+    # (docs/paddleocr.md).
     # Builds 3.x for GPU are on Paddle's own index, which a requirement cannot name:
     #   pip install paddlepaddle-gpu -i https://www.paddlepaddle.org.cn/packages/stable/cu126/
     # Installed first, such a build satisfies this extra, and is neither replaced nor given another numpy.

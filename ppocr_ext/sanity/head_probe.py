@@ -54,7 +54,9 @@ def keep_weights(model: nn.Layer) -> Iterator[None]:
         finally:
             for parameter, value, gradient in before:
                 parameter.set_value(value)
-                parameter.grad = gradient
+                parameter.clear_gradient(False)  # Paddle 2.6 takes no None for `grad`
+                if gradient is not None:
+                    parameter.grad = gradient
 
 
 @contextmanager

@@ -139,7 +139,7 @@ def _fix_backbone(subject: Subject, head: TrainedHead, trained: dict[str, Tensor
     parameters = [each for each in backbone.parameters() if not each.stop_gradient] if backbone else []
     head.loss(head.output()).backward()
     is_reached = any(parameter.grad is not None for parameter in parameters)
-    subject.network.clear_gradients(set_to_zero=False)
+    subject.drop_gradients()
     subject.network.set_state_dict(subject.first)  # the statistics of BatchNorm have changed
     if is_reached or not parameters:
         return ""

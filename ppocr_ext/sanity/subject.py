@@ -78,12 +78,17 @@ class Subject:
         value = self.loss(self.network(images_of(entries), labels_of(entries)), entries)
         return value["loss"] if isinstance(value, Mapping) else value
 
+    def drop_gradients(self) -> None:
+        """Leave no parameter a gradient. Paddle 2.6 can do so for a single parameter only."""
+        for parameter in self.network.parameters():
+            parameter.clear_gradient(False)
+
     def restart(self, factor: float = 1.0) -> Optimizer:
         """Restore the first weights, and return the config's optimizer at a constant ``factor`` times the peak rate."""
         self.network.set_state_dict(self.first)
         if self.first_of_loss:
             self.loss.set_state_dict(self.first_of_loss)
-        self.network.clear_gradients(set_to_zero=False)
+        self.drop_gradients()
         options = self.context.components.at("Optimizer").thaw()
         options.pop("lr_mult", None)  # the parameters already have these factors
         options["lr"] = {"name": "Const", "learning_rate": self.peak * factor}

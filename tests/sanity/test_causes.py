@@ -60,7 +60,7 @@ def test_a_page_shows_success_in_the_colour_of_success() -> None:
     sound = [Finding("image", "ok", "fine")]
     learned = [lesson(TOGETHER, 20.0, 0.1, read=4)]
     failed = [lesson(TOGETHER, 20.0, 19.0)]
-    good = sanity_page(learned, "t", "s", remarks(learned, {"ctc": sound}, 300), "")
-    bad = sanity_page(failed, "t", "s", remarks(failed, {"ctc": sound}, 300), "")
+    good = sanity_page(learned, "t", "s", remarks(learned, {"ctc": sound}, 300))
+    bad = sanity_page(failed, "t", "s", remarks(failed, {"ctc": sound}, 300))
     assert good.count('class="note finished"') == 2 and 'class="note"' not in good
     assert 'note finished"' not in bad and 'class="note"' in bad

@@ -13,6 +13,7 @@ from tiny_runs import metrics, tiny_config
 from two_hosts import PACKAGE, finish, launch, two_hosts, within
 
 import ppocr_ext
+from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.checkpoint.files import read_state
 from ppocr_ext.loop.session import train
 from ppocr_ext.teacher_cache.store import Store
@@ -133,8 +134,7 @@ RESUME = {"Global.checkpoints": "old/latest", "Global.epoch_num": 4}
                 change_weights: "Global.pretrained_model",
             },
         ),
-        (START, {drop_line: "train_list.txt"}),
-        (RESUME, {change_weights: "Global.checkpoints"}),
+        (RESUME, {drop_line: "train_list.txt", change_weights: "Global.checkpoints"}),
     ],
 )
 def test_what_the_hosts_must_have_in_common_is_compared(hosts, captchas, earlier, values, changes):
@@ -231,8 +231,11 @@ def check_lost(hosts, jobs, survivor):
     assert "C++ Traceback" not in said and "terminate called" not in said
     assert not hosts[survivor].core_dumps()
     if survivor == 0:  # which has the run folder
-        record = json.loads((hosts[0].folder / "run" / "run.json").read_text())
-        assert record["status"] not in ("running", "finished")
+        run = hosts[0].folder / "run"
+        saved = Checkpoint(run / "latest").train_state().position.global_step
+        assert f"run/latest (step {saved})" in error, said
+        record = json.loads((run / "run.json").read_text())
+        assert record["status"] == "failed"
         assert lost in record["reason"]
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import paddle
 import pytest
 
 from ppocr_ext.sanity.head_probe import Finding
 from ppocr_ext.sanity.learning import APART, TOGETHER, Lesson, Point, remarks, sanity_page
 
-HEAD: Any = SimpleNamespace(name="ctc", takes_labels=False)
+HEAD: Any = SimpleNamespace(name="ctc", takes_labels=False, images=paddle.zeros([4, 3, 32, 64]))
 DECODER: Any = SimpleNamespace(name="ctc", takes_labels=True)
 
 

@@ -36,8 +36,8 @@ def run(args: argparse.Namespace) -> int:
     """Run the subcommand; return the exit code."""
     if args.action == "list":
         for entry in table().values():
-            state = "here" if entry.file.exists() else "not here"
-            opened = "" if entry.tried else ", not tried"
+            state = "downloaded" if entry.file.exists() else "not downloaded"
+            opened = "" if entry.tried else ", not tried by us"
             print(
                 f"{entry.name}: {entry.classes} classes, heads {', '.join(entry.branches)} ({state}{opened})"
             )

@@ -318,7 +318,7 @@ def _frozen_model(model: nn.Layer, name: str | None) -> str:
     chosen = [each for each in frozen if name in (None, each)]
     if len(chosen) == 1:
         return chosen[0]
-    problem = "several sub-models are frozen" if chosen else f"no sub-model {name or ''} is frozen"
+    problem = "several sub-models are frozen" if chosen else f"no sub-model {name or 'of it'} is frozen"
     raise ConfigError(
         f"Architecture.Models: {problem} (frozen: {', '.join(frozen) or 'none'}). Fix: give a config of a distillation "
         f"with `freeze_params: true` for its teacher; with several, --model NAME.",

@@ -42,7 +42,6 @@ _REPLACED = re.compile(r"\\u[0-9a-f]{4}")
 _WITHIN_PARAGRAPH = re.compile(r"(?<=[^\s:])\n(?=\S)")
 _GAP = re.compile(r"(?<=\S) {2,}")  # between two columns
 _MARGIN = re.compile(r" *(?:# )?")
-_QUOTED = re.compile(r"(?<= )'[^']*'")
 _LINE_START = 1500  # characters that a message keeps of a very long line
 _LINE_END = 500
 _FIXES = {
@@ -111,7 +110,8 @@ def fit(text: str, width: int | None = None) -> str:
     """Return ``text`` with long lines wrapped at spaces.
 
     Lines at the left margin form paragraphs, which end at an empty line or a colon. In an indented line with two
-    columns, the second is wrapped below its start, or moves below the first. A command continues after a backslash.
+    columns, the second is wrapped below its start, or moves below the first. A command, in which
+    nothing in quotes has a space, continues after a backslash.
 
     Args:
         text: the lines.
@@ -130,14 +130,14 @@ def fit(text: str, width: int | None = None) -> str:
             is_command = not tail and head.startswith(f"  {PROGRAM} ")
             end, margin = (" \\", "      ") if is_command else ("", _MARGIN.findall(line[column:])[0])
             wrapped = textwrap.wrap(
-                _QUOTED.sub(lambda quoted: quoted[0].replace(" ", "\0"), line[column:]),
+                line[column:],
                 columns - len(end),
                 initial_indent=line[:column],
                 subsequent_indent=" " * column + margin,
                 break_long_words=False,
                 break_on_hyphens=False,
             )
-            lines.append(f"{end}\n".join(wrapped).replace("\0", " "))
+            lines.append(f"{end}\n".join(wrapped))
     return "\n".join(lines)
 
 

@@ -149,9 +149,8 @@ def _take_any_text() -> None:
     os.environ["PYTHONIOENCODING"] = f"{encoding}:replace"  # for child processes that are not commands
 
 
-def _plain(error: UnicodeError) -> tuple[str, int]:
+def _plain(error: Any) -> tuple[str, int]:
     """Return what stands for the characters that cannot be encoded, and where they end."""
-    assert isinstance(error, UnicodeEncodeError)
     return "".join(_PLAIN.get(each, "?") for each in error.object[error.start : error.end]), error.end
 
 
@@ -244,9 +243,6 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 class _Parser(argparse.ArgumentParser):
     """Parser whose messages are like those of all other errors."""
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(formatter_class=_Help, **options)
-
     def print_help(self, file: Any = None) -> None:
         """Print the help; argparse's own method ignores errors of the output."""
         print(self.format_help(), end="", file=file)
@@ -259,7 +255,10 @@ class _Parser(argparse.ArgumentParser):
 def build_parser(name: str, module: ModuleType) -> argparse.ArgumentParser:
     """Return the parser of the command ``name``, which must be in :data:`COMMANDS`; ``module`` adds its options."""
     parser = _Parser(
-        prog=f"{PROGRAM} {name}", description=COMMANDS[name], epilog=getattr(module, "EPILOG", None)
+        prog=f"{PROGRAM} {name}",
+        description=COMMANDS[name],
+        epilog=getattr(module, "EPILOG", None),
+        formatter_class=_Help,
     )
     module.add_arguments(parser)
     parser.add_argument(

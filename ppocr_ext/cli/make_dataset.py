@@ -93,6 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help=summary,
             description=f"Draw {summary}.",
             epilog=examples + _FOLDER,
+            formatter_class=parser.formatter_class,
         )
         add = kind.add_argument
         add("--out", type=Path, required=True, metavar="DIR", help="folder to make")

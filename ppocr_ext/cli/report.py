@@ -10,7 +10,7 @@ EPILOG = """\
 examples:
   ppocr-ext report output/run                           # output/run/report.html, report_curves.svg
   ppocr-ext report output/a output/b -o compare.html    # two runs in the same plots
-  ppocr-ext report quickstart --title 'three runs'      # all runs in a folder
+  ppocr-ext report quickstart --title comparison        # all runs in a folder
 
 The page is a single file without links to others: send it, or open it in any browser. A run that is still
 running, was stopped or was killed is shown up to its last record.

@@ -218,9 +218,9 @@ def open_clients(folder: Path, exported: Exported, stack: ExitStack) -> tuple[li
         elif not exported.has(ONNX):
             notes.append(f"{package} {version} is not compared: it reads {ONNX}, which was not exported")
         else:
-            # Ctrl-C ends the process without a traceback.
-            context, quiet = multiprocessing.get_context("spawn"), (signal.SIGINT, signal.SIG_DFL)
-            pool = stack.enter_context(ProcessPoolExecutor(1, context, signal.signal, quiet))
+            context = multiprocessing.get_context("spawn")
+            ends_quietly = (signal.SIGINT, signal.SIG_DFL)  # at Ctrl-C, without a traceback
+            pool = stack.enter_context(ProcessPoolExecutor(1, context, signal.signal, ends_quietly))
             read = partial(_read_in, pool, package, str(folder), exported.policy)
             own = _own_policy(package, exported)
             note = ""

@@ -205,8 +205,7 @@ def open_text_recognizer(options: Sequence[str]) -> Any:
 
 def _evaluation_bar(*args: Any, **kwargs: Any) -> tqdm:
     """Return the progress bar of an evaluation: shown only on a terminal, and removed at the end."""
-    shown = {"desc": "evaluation", "unit": "batch", "disable": None, "leave": False}
-    return tqdm(*args, **{**kwargs, **shown})
+    return tqdm(*args, **{**kwargs, "desc": "evaluation", "unit": "batch", "disable": None, "leave": False})
 
 
 @contextmanager

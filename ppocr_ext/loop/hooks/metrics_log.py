@@ -206,9 +206,14 @@ class ProgressBar(Hook):
         if note := space_note(run.metric):
             LOG.info("acc of the evaluations: %s", note)
         # disable=None shows the bar only if standard error is a terminal.
-        # The text has images per second, so steps per second are left out.
-        short = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"
-        self._bar = tqdm(total=total, initial=done, bar_format=short, dynamic_ncols=True, disable=None)
+        self._bar = tqdm(
+            total=total,
+            initial=done,
+            # Without steps per second, since the text has images per second.
+            bar_format="{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]",
+            dynamic_ncols=True,
+            disable=None,
+        )
 
     def on_step(self, step: StepDone) -> None:
         self._window.add(step)
@@ -219,14 +224,14 @@ class ProgressBar(Hook):
         position = step.position
         self._seconds = 0.7 * self._seconds + 0.3 * seconds if self._seconds else seconds
         epoch = f"epoch {position.current_epoch}/{position.epochs}"
-        losses, speed = _format_losses(means), f"lr {means['lr']:.3g}  {means['ips']:.1f} images/s"
-        loss, bracket, parts = losses.partition(" (")
+        loss, parts = _format_losses(means)
+        speed = f"lr {means['lr']:.3g}  {means['ips']:.1f} images/s"
         self._bar.set_description(epoch)
-        self._bar.set_postfix_str(f"{loss}  {speed}{bracket}{parts}")  # a narrow terminal cuts the end off
+        self._bar.set_postfix_str(f"{loss}  {speed}{parts}")  # a narrow terminal cuts the end off
         done = position.global_step
         total = position.total_steps
         left = datetime.timedelta(seconds=round((total - done) * self._seconds))
-        line = f"{epoch}  step {done}/{total}  {losses}  {speed}  eta {left}"
+        line = f"{epoch}  step {done}/{total}  {loss}{parts}  {speed}  eta {left}"
         # A terminal with a bar does not need the line, so only the log file gets it.
         LOG.info(line, extra={"file_only": not self._bar.disable})
 
@@ -246,8 +251,8 @@ class ProgressBar(Hook):
         self._bar.close()
 
 
-def _format_losses(means: Mapping[str, Any]) -> str:
-    """Return a text such as ``loss 1.23 (ctc 0.90, nrtr 0.33)``."""
+def _format_losses(means: Mapping[str, Any]) -> tuple[str, str]:
+    """Return texts such as ``loss 1.23`` and `` (ctc 0.90, nrtr 0.33)``; the second is empty for a single loss."""
     parts = [f"{short_loss_name(n)} {v:.3g}" for n, v in means["losses"].items()]
     total = f"loss {math.nan if means['loss'] is None else means['loss']:.4g}"
-    return f"{total} ({', '.join(parts)})" if len(parts) > 1 else total
+    return total, f" ({', '.join(parts)})" if len(parts) > 1 else ""

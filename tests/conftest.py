@@ -19,6 +19,9 @@ sys.path.append(str(Path(__file__).parents[1] / "tools"))  # last: its scripts h
 if "AuthenticAMD" in (info.read_text(errors="replace") if (info := Path("/proc/cpuinfo")).is_file() else ""):
     os.environ.setdefault("MKL_DEBUG_CPU_TYPE", "5")
 
+# The processes of pytest-xdist get it from readline in the first one: what is printed would be wrapped at it.
+os.environ.pop("COLUMNS", None)
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what runs in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

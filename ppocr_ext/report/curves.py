@@ -154,7 +154,7 @@ def plots_file(
     for index, (plot, svg) in enumerate(zip(plots, draw(plots, [name for name, _ in legend]), strict=True)):
         left = 20 + index % columns * (_WIDTH + 20)
         top = 50 + index // columns * (_HEIGHT + 40)
-        parts.append(f'<text x="{left}" y="{top + 10}">{esc(cut(plot.title, 40))}</text>')
+        parts.append(f'<text x="{left}" y="{top + 10}">{esc(cut(plot.title, 46))}</text>')
         parts.append(f'<g transform="translate({left} {top + 20})">{svg}</g>')
     for index, (_, text) in enumerate(legend):
         y = top_of_legend + 22 * index

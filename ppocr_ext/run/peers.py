@@ -141,6 +141,9 @@ class Peers:
                     and not is_running(process.pid)
                     and not self.is_done(rank)
                 ):
+                    # Other machines cannot see this.
+                    self.board.publish(f"failed/{rank}", "killed, perhaps for lack of memory")
+                    self.board.add("failures", 1)
                     return f"{self.name(rank)} is gone (killed, perhaps for lack of memory)."
         except ProcessError:
             return f"{self.name(0)} has ended, and the run with it. The launcher there shows its messages."

@@ -44,7 +44,9 @@ _BLAME_WITHIN = 4.0  # seconds to wait for the message of another process after 
 _COLLECTIVE = re.compile("gloo|nccl|bkcl|xccl", re.IGNORECASE)  # in messages of collectives that have failed
 # Seconds that process 0 waits for the others at its end, since they read its message in its store.
 _LAST_WORDS = 10.0
-_SAY_AFTER = 10.0  # seconds
+# Seconds to wait for the start of the others until this is said, and until this process ends.
+_SAY_AFTER = 10.0
+_END_AFTER = 300.0
 _WAITS = (
     "waiting for the other processes. If one has ended already, as on a machine without this package, its launcher "
     "says why: stop this one."
@@ -291,11 +293,20 @@ def team() -> Team:
         if size == 1:
             _TEAM.append(Team())
             return _TEAM[0]
-        notice = threading.Timer(_SAY_AFTER, LOG.warning, [_WAITS])
-        notice.start()
+        timers = [threading.Timer(_SAY_AFTER, LOG.warning, [_WAITS]), threading.Timer(_END_AFTER, _give_up)]
+        for timer in timers:
+            timer.daemon = True
+            timer.start()
         _TEAM.append(Team(core.create_or_get_global_tcp_store(), dist.get_rank(), size))
-        notice.cancel()
+        for timer in timers:
+            timer.cancel()
     return _TEAM[0]
+
+
+def _give_up() -> None:
+    """End this process, which waits inside Paddle for processes that have not started."""
+    LOG.error("the other processes have not started within %d seconds.", _END_AFTER)
+    os._exit(ProcessError.exit_code)
 
 
 def connect() -> Team:

@@ -75,8 +75,10 @@ def run(args: argparse.Namespace) -> int:
     from ppocr_ext.host.complete import import_paddle
 
     import_paddle()
+    from ppocr_ext.run.logs import set_up_console
     from ppocr_ext.run.team import failing_together
 
+    set_up_console()
     with failing_together():  # also for a config that cannot be read
         return _train(args)
 

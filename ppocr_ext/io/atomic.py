@@ -99,7 +99,7 @@ def atomic_writer(path: Path, *, sync: bool = True) -> Iterator[BinaryIO]:
         OSError: the folder cannot be created or written to.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{_machine_digest()}.tmp")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{machine_digest()}.tmp")
     try:
         temporary.unlink(missing_ok=True)  # left by a killed process with this number
         with temporary.open("xb") as stream:  # "x" follows no link
@@ -134,7 +134,7 @@ def remove_temporary_files(folder: Path, *, shared: bool = False) -> None:
         match = _TEMPORARY.fullmatch(file.name)
         if match is None or file.is_symlink() or not file.is_file():
             continue
-        if match["machine"] not in (None, _machine_digest()):
+        if match["machine"] not in (None, machine_digest()):
             is_alive = shared
         else:
             is_alive = match["process"] is not None and is_running(int(match["process"]))
@@ -152,7 +152,8 @@ def machine_name() -> str:
     return socket.gethostname()
 
 
-def _machine_digest() -> str:
+def machine_digest() -> str:
+    """Return eight hexadecimal digits for :func:`machine_name`."""
     return hashlib.sha256(machine_name().encode()).hexdigest()[:8]
 
 

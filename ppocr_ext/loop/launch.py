@@ -43,7 +43,7 @@ _ENVIRONMENT_FILES = ("envlog.*", "backup_env.*.json", "default.*.log")
 _PAUSE = 0.2  # seconds between two reads of the output of process 0
 _LAST = 15  # lines of output that an error message repeats
 # The last message of a process that failed, as cli/main.py prints it.
-_ERROR = re.compile(r"^error: process \d", re.MULTILINE)
+_ERROR = re.compile(r"^error: [Pp]rocess \d", re.MULTILINE)
 _WORTH_SHARING = 1_000_000  # weights; smaller networks, like the quickstart's, were not measured
 _LEAST_SHARE = 8  # samples of a process; BatchNorm normalises by them
 _VERDICTS = (0, 1)  # exit codes of a training that was not interrupted

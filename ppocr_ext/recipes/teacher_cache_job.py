@@ -32,7 +32,7 @@ from ppocr_ext.data.load_failures import sample_key
 from ppocr_ext.data.preflight_report import PreflightReport
 from ppocr_ext.data.sample_seeds import CACHE_FACTS, Views
 from ppocr_ext.errors import ConfigError, DataError, PPOCRExtError, ProcessError
-from ppocr_ext.io.atomic import check_writable, machine_name, remove_temporary_files, scratch_folder
+from ppocr_ext.io.atomic import check_writable, machine_digest, remove_temporary_files, scratch_folder
 from ppocr_ext.losses import build_loss
 from ppocr_ext.losses.base_loss import PAD as BLANK
 from ppocr_ext.messages import LOG
@@ -245,7 +245,7 @@ class CacheBuilder:
         Each machine begins at a place of its own, so that several of them can fill a shared folder.
         """
         missing = [shard for shard in self._files if not self._is_there(shard)]
-        begin = int.from_bytes(machine_name().encode(), "little") % max(1, len(missing))
+        begin = int(machine_digest(), 16) % max(1, len(missing))
         return missing[begin:] + missing[:begin]
 
     def _is_there(self, shard: Shard, level: int = logging.WARNING) -> bool:

@@ -6,6 +6,7 @@ A machine with another dictionary or another learning rate would not fail: all w
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
@@ -37,6 +38,9 @@ _OWN = frozenset(
         "data_dir",
         "label_file_list",
         "character_dict_path",
+        "infer_img",
+        "save_res_path",
+        "save_inference_dir",
         "num_workers",
     }
 )
@@ -69,9 +73,7 @@ def require_agreement(context: RunContext, preflight: Mapping[str, PreflightRepo
 
 def facts_of(context: RunContext, preflight: Mapping[str, PreflightReport]) -> dict[str, str]:
     """Return what must be the same on every machine, by name."""
-    version = sys.modules[
-        "ppocr_ext"
-    ].__version__  # not imported, since the package itself imports this module
+    version = sys.modules["ppocr_ext"].__version__  # not imported: the package offers readers of runs
     sources = "".join(file_digest(file) for file in sorted(_PACKAGE.rglob("*.py")))
     facts = {
         "ppocr-ext": f"{version}, {_short(sha256(sources.encode()).hexdigest())}",
@@ -114,7 +116,7 @@ def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]
     elif isinstance(value, list):
         items = enumerate(value)
     else:
-        is_place = isinstance(value, str) and Path(value).exists()
+        is_place = isinstance(value, str) and os.path.exists(value)  # noqa: PTH110 - Path fails on a long text
         yield dotted(path), "a file or folder" if is_place else json.dumps(value, default=str)
     for key, each in items:
         yield from _leaves(each, (*path, str(key)))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -22,15 +23,15 @@ from typing import Any, NamedTuple
 
 from ppocr_ext.errors import PPOCRExtError, ProcessError
 from ppocr_ext.io.atomic import is_running, machine_name
-from ppocr_ext.messages import LOG
+from ppocr_ext.messages import LOG, error_text
 from ppocr_ext.run.machine import own_address, spans_machines
 
-_PREFIX = "ppocr_ext/"
-_STORE_IS_GONE = (RuntimeError, ValueError, OSError)  # raised by Paddle's store if process 0 has ended
 _LOOK_EVERY = 0.5  # seconds
-_GRACE = 3.0  # seconds that the process has to notice by itself that another one is lost
-_LAST_WORK = 60.0  # seconds that it then has to end
-_SPARE = 8  # seconds
+_STUCK = (
+    5.0  # seconds within one call, such as a collective, after which the main thread does not end by itself
+)
+_LAST_WORK = 30.0  # seconds that it has to evaluate, save and end after another process is lost
+_RECORD_WITHIN = 8  # seconds to write run.json
 _SAVED = "saved"
 _HANDLER = ctypes.CFUNCTYPE(None)
 
@@ -38,34 +39,37 @@ _HANDLER = ctypes.CFUNCTYPE(None)
 class Board:
     """Counters and texts in Paddle's store, which all processes read and write.
 
+    All methods raise ProcessError if process 0, which has the store, has ended.
+
     Args:
         store: Paddle's ``TCPStore`` (``add``, ``set``, ``get``). One thread at a time may use it.
+        training: number of the training, since a process may do several, one after the other.
     """
 
-    def __init__(self, store: Any) -> None:
+    def __init__(self, store: Any, training: int = 0) -> None:
         self._store = store
+        self._prefix = f"ppocr_ext/{training}/"
+
+    def _ask(self, method: str, key: str, *values: Any) -> Any:
+        try:
+            return getattr(self._store, method)(self._prefix + key, *values)
+        except (RuntimeError, ValueError, OSError) as error:
+            raise ProcessError(code="process_failed") from error
 
     def add(self, key: str, count: int = 0) -> int:
-        """Add ``count`` to a counter, and return it.
-
-        Raises:
-            ProcessError: process 0, which has the store, has ended.
-        """
-        try:
-            return int(self._store.add(_PREFIX + key, count))
-        except _STORE_IS_GONE as error:
-            raise ProcessError(code="process_failed") from error
+        """Add ``count`` to a counter, and return it."""
+        return int(self._ask("add", key, count))
 
     def publish(self, key: str, text: str) -> None:
         """Write a text."""
-        self._store.set(_PREFIX + key, text)
+        self._ask("set", key, text)
         self.add(f"{key}/there", 1)
 
     def text(self, key: str) -> str | None:
         """Return a text; None if it is not there yet."""
         if not self.add(f"{key}/there"):
             return None
-        value = self._store.get(_PREFIX + key)
+        value = self._ask("get", key)
         return str(value, "utf-8") if isinstance(value, bytes) else str(value)
 
 
@@ -166,7 +170,7 @@ class Watch:
         peers: the other processes, by a connection of the threads' own.
 
     Attributes:
-        noticed: set when the process knows that another one is lost.
+        noticed: set when the main thread knows that another process is lost, and ends.
         step: returns the step after which the run is; None before the first one.
         record: called with the reason before the process ends.
         patience: seconds without a sign of life after which a process is lost.
@@ -183,7 +187,7 @@ class Watch:
         self.patience = 15.0 if os.environ.get("PADDLE_DISTRI_BACKEND") == "gloo" else 45.0
         self._looked = time.monotonic()
         self._heard = dict.fromkeys(peers.others, self._looked)
-        self._end_crash_delay = _delay_crashes(self.patience + _GRACE + _SPARE)
+        self._end_crash_delay = _delay_crashes(self.patience + _LAST_WORK + _RECORD_WITHIN)
         self._threads = [threading.Thread(target=work, daemon=True) for work in (self._follow, self._judge)]
         for thread in self._threads:
             thread.start()
@@ -192,7 +196,7 @@ class Watch:
         """Stop the threads: this process ends."""
         self._ended.set()
         for thread in self._threads:  # not for ever, since an answer of the store may never come
-            thread.join(_GRACE)
+            thread.join(_STUCK)
         self._end_crash_delay()
 
     def message(self, reason: str) -> str:
@@ -202,7 +206,8 @@ class Watch:
             return reason
         saved = self._peers.saved
         last = (
-            f"Its last checkpoint: {saved}. Fix: train --resume, with these files on every machine."
+            f"Its last checkpoint: {saved}. Fix: continue with train --resume RUN"
+            f"{', with these files on every machine' * spans_machines()}."
             if saved
             else "It has no checkpoint yet."
         )
@@ -218,45 +223,67 @@ class Watch:
                 peers.board.add(f"alive/{peers.rank}", 1)
                 for rank in peers.others:
                     count = peers.board.add(f"alive/{rank}")
-                    if count != counts.get(rank) or peers.is_done(rank):
+                    if count != counts.get(rank) or rank not in peers.known or peers.is_done(rank):
                         self._heard[rank] = time.monotonic()
                     counts[rank] = count
             self._looked = time.monotonic()
             self._found = found
 
     def _judge(self) -> None:
-        """End this process if another one is lost, and the process does not end by itself."""
+        """End this process if another one is lost, and its main thread is stuck or takes too long."""
+        place: tuple[int, int] | None = None
+        moved = 0.0
+        began: float | None = None
         while not self._ended.wait(_LOOK_EVERY):
-            lost = self._found or self._silent()
+            lost = self._found or self.silent()
             if lost is None:
+                began = None
                 continue
-            if self._ended.wait(_GRACE) or (self.noticed.is_set() and self._ended.wait(_LAST_WORK)):
-                return
-            if hasattr(signal, "alarm"):  # the folder of the run may be on a machine that cannot be reached
-                signal.alarm(_SPARE)
-            if self._found:
-                with suppress(ProcessError):
-                    self._peers.board.add("ended", 1)
-            message = self.message(lost)
-            LOG.error("%s", message)
-            try:
-                self.record(message)
-            except OSError as error:
-                LOG.error("run.json: %s", error)
-            os._exit(PPOCRExtError.exit_code)
+            now = time.monotonic()
+            before, place = place, _place_of_main_thread()
+            if began is None or place != before:
+                moved = now
+            began = began or now
+            is_stuck = now - moved > _STUCK and not self.noticed.is_set()
+            if is_stuck or now - began > _LAST_WORK:
+                self._end(lost)
 
-    def _silent(self) -> str | None:
+    def _end(self, lost: str) -> None:
+        if hasattr(signal, "alarm"):  # the folder of the run may be on a machine that cannot be reached
+            signal.alarm(_RECORD_WITHIN)
+        if self._found:
+            with suppress(ProcessError):
+                self._peers.board.add("ended", 1)
+        message = self.message(lost)
+        LOG.error("%s", message)
+        self.note(message)
+        os._exit(PPOCRExtError.exit_code)
+
+    def note(self, reason: str) -> None:
+        """Write ``reason`` into the record of the run."""
+        try:
+            self.record(reason)
+        except (OSError, ValueError) as error:
+            LOG.error("run.json: %s", error_text(error))
+
+    def silent(self) -> str | None:
         """Return which process gives no sign of life, in words."""
         now = time.monotonic()
         # Without an answer of the store, which is in process 0, nothing is known of the others.
-        last = {0: self._looked} if now - self._looked > self.patience else self._heard
-        for rank, heard in last.items():
+        is_cut = self._peers.rank and now - self._looked > self.patience
+        for rank, heard in ({0: self._looked} if is_cut else self._heard).items():
             if now - heard > self.patience:
                 return (
                     f"{self._peers.name(rank)} has given no sign of life for {now - heard:.0f} s: its machine or the "
                     f"network is down, or the process is stopped or killed."
                 )
         return None
+
+
+def _place_of_main_thread() -> tuple[int, int] | None:
+    """Return what changes while the main thread runs Python code."""
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    return frame and (id(frame), frame.f_lasti)
 
 
 def _delay_crashes(seconds: float) -> Callable[[], object]:
@@ -274,7 +301,7 @@ def _delay_crashes(seconds: float) -> Callable[[], object]:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             with suppress(KeyboardInterrupt):  # the launcher ends the processes of this machine
-                time.sleep(end - time.monotonic())
+                time.sleep(max(0.0, end - time.monotonic()))
         before()
 
     handler = _HANDLER(wait)

@@ -4,7 +4,7 @@ Collectives have a time limit (30 seconds with gloo, on CPUs), which is too shor
 Here the processes wait for counters in Paddle's store, and check at the same time that the other processes still live
 (``run/peers.py``). They join before anything can fail, so that an error in one of them ends all with its message.
 
-Anybody who reaches the machine can write into this store. So it never holds paths, and nothing in it is executed.
+Anybody who reaches the machine can write into this store. So no path in it is opened, and nothing in it is executed.
 Results that one process computes for the others of its machine are JSON files in a private folder.
 """
 
@@ -15,8 +15,8 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -44,13 +44,7 @@ _BLAME_WITHIN = 4.0  # seconds to wait for the message of another process after 
 _COLLECTIVE = re.compile("gloo|nccl|bkcl|xccl", re.IGNORECASE)  # in messages of collectives that have failed
 # Seconds that process 0 waits for the others at its end, since they read its message in its store.
 _LAST_WORDS = 10.0
-# Seconds to wait for the start of the others until this is said, and until this process ends.
-_SAY_AFTER = 10.0
-_END_AFTER = 300.0
-_WAITS = (
-    "waiting for the other processes. If one has ended already, as on a machine without this package, its launcher "
-    "says why: stop this one."
-)
+_START_WITHIN = 300  # seconds
 
 
 class Team:
@@ -69,6 +63,8 @@ class Team:
         self.rank = rank
         self.size = size
         self.watch: Watch | None = None
+        self._store = store
+        self._training = 0
         self._board = Board(store)
         self._peers = Peers(self._board, rank, size)
         self._rounds: Counter[str] = Counter()  # how often each name was used
@@ -104,7 +100,7 @@ class Team:
         self.barrier()
         answer = paddle.to_tensor([number])
         dist.all_reduce(answer, op=how)
-        return int(answer.item())
+        return int(answer.numpy()[0])  # not item(), which would keep the watch from running
 
     def once_per_machine(
         self, name: str, work: Callable[[], T], to_json: Callable[[T], Any], from_json: Callable[[Any], T]
@@ -172,12 +168,17 @@ class Team:
             self._peers.publish_saved(checkpoint, step)
 
     def begin(self) -> None:
-        """Begin to watch the others."""
+        """Begin a training, and to watch the others."""
+        self._training += 1
+        self._rounds.clear()
+        self._board = Board(self._store, self._training)
+        self._peers = Peers(self._board, self.rank, self.size)
+        self._peers.join(_log_file())
         first = os.environ.get("PADDLE_MASTER") or os.environ["PADDLE_TRAINER_ENDPOINTS"].split(",")[0]
         host, _, port = first.rpartition(":")
         # A connection of its own, since an answer may never come. It waits for 0 other processes.
         store = core.TCPStore(host, int(port), False, 0)
-        peers = Peers(Board(store), self.rank, self.size)
+        peers = Peers(Board(store, self._training), self.rank, self.size)
         peers.known = self._peers.known
         self.watch = Watch(peers)
 
@@ -221,7 +222,7 @@ class Team:
             return
         if isinstance(error, ProcessError):
             if self.watch is not None:
-                self.watch.record(str(error))
+                self.watch.note(str(error))
         else:
             try:
                 self.blame(error)
@@ -264,8 +265,8 @@ class Team:
             time.sleep(min(max(_FIRST_PAUSE, (time.monotonic() - began) / 10), _LONGEST_PAUSE))
             if time.monotonic() - checked > _ALIVE_EVERY:
                 checked = time.monotonic()
-                failure = self._peers.failure()
-                if failure is not None:
+                failure = self._peers.failure() or (self.watch and self.watch.silent())
+                if failure:
                     raise self._lost(failure)
 
     def _failure(self, seconds: float) -> str | None:
@@ -293,20 +294,18 @@ def team() -> Team:
         if size == 1:
             _TEAM.append(Team())
             return _TEAM[0]
-        timers = [threading.Timer(_SAY_AFTER, LOG.warning, [_WAITS]), threading.Timer(_END_AFTER, _give_up)]
-        for timer in timers:
-            timer.daemon = True
-            timer.start()
+        if spans_machines():
+            LOG.info(
+                "waiting at most %d s for the other processes. If one has ended already, as on a machine without this "
+                "package, its launcher says why.",
+                _START_WITHIN,
+            )
+        # Within the call, Paddle lets no code of Python run. The signal of the alarm ends this process.
+        alarm = getattr(signal, "alarm", lambda seconds: None)  # not on Windows
+        alarm(_START_WITHIN)
         _TEAM.append(Team(core.create_or_get_global_tcp_store(), dist.get_rank(), size))
-        for timer in timers:
-            timer.cancel()
+        alarm(0)
     return _TEAM[0]
-
-
-def _give_up() -> None:
-    """End this process, which waits inside Paddle for processes that have not started."""
-    LOG.error("the other processes have not started within %d seconds.", _END_AFTER)
-    os._exit(ProcessError.exit_code)
 
 
 def connect() -> Team:
@@ -336,8 +335,8 @@ def failing_together() -> Iterator[None]:
     if members.watch is not None or members.size == 1:
         yield
         return
-    members.begin()
     try:
+        members.begin()
         yield
         members.leave()
     except BaseException as error:

@@ -66,7 +66,7 @@ def test_files_that_another_machine_is_writing_stay_in_a_shared_folder(
         ).touch()  # of a killed process here
         atomic.remove_temporary_files(tmp_path, shared=True)
         assert list(tmp_path.iterdir()) == [temporary]
-        monkeypatch.setattr(atomic, "_machine_digest", lambda: "0" * 8)  # what another machine sees
+        monkeypatch.setattr(atomic, "machine_digest", lambda: "0" * 8)  # what another machine sees
         atomic.remove_temporary_files(tmp_path, shared=True)
         assert list(tmp_path.iterdir()) == [temporary]
         atomic.remove_temporary_files(tmp_path)  # one that has locked the folder

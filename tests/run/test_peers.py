@@ -25,7 +25,8 @@ def watches(monkeypatch):
     monkeypatch.setenv("PADDLE_DISTRI_BACKEND", "gloo")
     monkeypatch.setenv("PADDLE_CURRENT_ENDPOINT", "10.0.0.7:1234")
     monkeypatch.setattr(module, "_LOOK_EVERY", 0.02)
-    monkeypatch.setattr(module, "_GRACE", 0.1)
+    monkeypatch.setattr(module, "_STUCK", 0.1)
+    monkeypatch.setattr(module, "_place_of_main_thread", lambda: None)  # it is in a collective
     monkeypatch.setattr(module.signal, "alarm", lambda seconds: None)
     ended, store, begun = [], Store(), []
 
@@ -94,11 +95,51 @@ def test_a_process_that_has_noticed_may_finish_its_work(watches, monkeypatch):
     monkeypatch.setattr(module, "_LAST_WORK", 0.5)
     first = watches(0)
     first.noticed.set()
-    watches.store.texts["ppocr_ext/failed/1"] = "the disk is full"
-    watches.store.counts |= {"ppocr_ext/failures": 1, "ppocr_ext/failed/1/there": 1}
+    watches.store.texts["ppocr_ext/0/failed/1"] = "the disk is full"
+    watches.store.counts |= {"ppocr_ext/0/failures": 1, "ppocr_ext/0/failed/1/there": 1}
     began = time.monotonic()
     wait_for(lambda: watches.ended)
     assert time.monotonic() - began > 0.5
+
+
+def test_a_process_that_still_works_is_not_ended_at_once(watches, monkeypatch):
+    places = iter(range(10**9))
+    monkeypatch.setattr(module, "_place_of_main_thread", lambda: (0, next(places)))  # it saves, say
+    monkeypatch.setattr(module, "_LAST_WORK", 0.5)
+    first, second = watches(0), watches(1, "another machine")
+    wait_for(lambda: first._peers.known)
+    second.stop()
+    first.patience = 0.1
+    began = time.monotonic()
+    wait_for(lambda: watches.ended)
+    assert time.monotonic() - began > 0.5
+
+
+def test_a_pause_of_all_processes_ends_none(watches, monkeypatch):
+    first, second = watches(0), watches(1, "another machine")
+    wait_for(lambda: first._peers.known and second._peers.known)
+    paused = threading.Event()
+    monkeypatch.setattr(
+        Peers, "failure", lambda self: paused.wait() and None
+    )  # as if their threads did not run
+    first.patience = second.patience = 0.1
+    wait_for(first.silent)
+    monkeypatch.setattr(module, "_STUCK", 1.0)
+    paused.set()
+    time.sleep(2)
+    assert not watches.ended
+
+
+def test_an_unwritable_record_is_said_and_hides_nothing(watches, caplog, monkeypatch):
+    monkeypatch.setattr(module.LOG, "propagate", True)
+    first = watches(0)
+
+    def fail(reason):
+        raise ValueError("run.json is damaged")
+
+    first.record = fail
+    first.note("lost")
+    assert "run.json is damaged" in caplog.text
 
 
 def test_clocks_of_machines_are_not_compared(watches, monkeypatch):

@@ -33,9 +33,13 @@ class Store:
             return self.counts[key]
 
     def set(self, key, value):
+        if self.closed:
+            raise ValueError("TCP send error")
         self.texts[key] = value
 
     def get(self, key):
+        if self.closed:
+            raise ValueError("TCP receive error")
         return self.texts[key].encode()
 
 
@@ -159,13 +163,19 @@ def test_the_end_of_process_0_ends_the_waiting_of_the_others(two):
         second.barrier()
 
 
+def test_an_error_of_its_own_is_not_lost_if_process_0_has_ended(two):
+    _, second = two
+    second._board._store.closed = True
+    second.fail(DataError("no usable line"))  # raises nothing, so the error itself is printed
+
+
 def test_a_process_that_is_done_is_not_missed(two, monkeypatch):
     first, second = two
     monkeypatch.setattr(peers, "is_running", lambda pid: pid != os.getpid())  # all are gone
     monkeypatch.setattr(module, "_BLAME_WITHIN", 0.1)
     second.leave()
     first.fail(RuntimeError("of its own"))  # tells the others, and blames nobody
-    assert first._board._store.counts["ppocr_ext/failures"] == 1
+    assert first._board._store.counts["ppocr_ext/0/failures"] == 1
 
 
 def test_the_trial_of_a_loss_leaves_no_trace(monkeypatch):

@@ -33,6 +33,7 @@ _STUCK = (
 _LAST_WORK = 30.0  # seconds that it has to evaluate, save and end after another process is lost
 _RECORD_WITHIN = 8  # seconds to write run.json
 _SAVED = "saved"
+_KILLED = "killed, perhaps for lack of memory"
 _HANDLER = ctypes.CFUNCTYPE(None)
 
 
@@ -146,9 +147,9 @@ class Peers:
                     and not self.is_done(rank)
                 ):
                     # Other machines cannot see this.
-                    self.board.publish(f"failed/{rank}", "killed, perhaps for lack of memory")
+                    self.board.publish(f"failed/{rank}", _KILLED)
                     self.board.add("failures", 1)
-                    return f"{self.name(rank)} is gone (killed, perhaps for lack of memory)."
+                    return f"{self.name(rank)} has failed: {_KILLED}"
         except ProcessError:
             return f"{self.name(0)} has ended, and the run with it. The launcher there shows its messages."
         return None

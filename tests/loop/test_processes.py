@@ -175,7 +175,7 @@ def test_two_processes_train_together(tiny, two, tmp_path, monkeypatch):
     ("how", "sentences"),  # ours, or the launcher's where that is the first to see it
     [
         ("raise", ("Process 1 of 2 (127.0.0.1; its messages: ", "error: the disk of this process is broken")),
-        ("kill", ("is gone (killed, perhaps for lack of memory)", "Container rank 1 status failed")),
+        ("kill", ("has failed: killed, perhaps for lack of memory", "Container rank 1 status failed")),
     ],
 )
 def test_a_process_that_fails_ends_the_run_with_its_name(two, tmp_path, how, sentences):

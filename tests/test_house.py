@@ -13,15 +13,15 @@ from ppocr_ext import errors
 MODULES = house.modules()
 # A change that needs more raises them in its own commit, and says what for.
 MOST = {
-    "working statements": 21_567,
-    "all statements": 27_305,
-    "tokens": 303_275,
-    "files": 236,
-    "lines of tests": 37_891,
-    "lines of tools": 5_308,
-    "words of English prose": 18_556,
-    "words of tables": 6_204,
-    "pages": 14,
+    "working statements": 21_985,
+    "all statements": 27_840,
+    "tokens": 308_189,
+    "files": 238,
+    "lines of tests": 39_538,
+    "lines of tools": 5_496,
+    "words of English prose": 19_998,
+    "words of tables": 6_615,
+    "pages": 15,
 }
 ERRORS = {
     name

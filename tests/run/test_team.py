@@ -150,7 +150,9 @@ def test_a_process_that_is_killed_ends_the_waiting_of_the_others(two):
     second._board.publish("process/1", f"{peers.machine_name()}\n{child.pid}\n10.0.0.2\nlog/workerlog.1")
     threading.Timer(0.3, child.kill).start()
     began = time.monotonic()
-    with pytest.raises(ProcessError, match=r"1 of 2 \(10.0.0.2; its messages: log/workerlog\.1\) has failed: killed"):
+    with pytest.raises(
+        ProcessError, match=r"1 of 2 \(10.0.0.2; its messages: log/workerlog\.1\) has failed: killed"
+    ):
         first.barrier()
     assert time.monotonic() - began < HANG
     child.wait()

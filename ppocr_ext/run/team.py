@@ -238,6 +238,8 @@ class Team:
 
     def _last_words(self, waits: bool) -> None:
         """Tell that this process ends. Process 0 ends last, since the others read its message in its store."""
+        if self.watch is not None:
+            self.watch.noticed.set()
         self._rounds["ended"] += 1
         if self.rank:
             self._board.add("ended", 1)
@@ -265,16 +267,19 @@ class Team:
             time.sleep(min(max(_FIRST_PAUSE, (time.monotonic() - began) / 10), _LONGEST_PAUSE))
             if time.monotonic() - checked > _ALIVE_EVERY:
                 checked = time.monotonic()
-                failure = self._peers.failure() or (self.watch and self.watch.silent())
-                if failure:
+                failure = self._failure_now()
+                if failure is not None:
                     raise self._lost(failure)
 
     def _failure(self, seconds: float) -> str | None:
         """Return the message of a process that failed, waiting for ``seconds``; None if all processes live."""
         end = time.monotonic() + seconds
-        while (failure := self._peers.failure()) is None and time.monotonic() < end:
+        while (failure := self._failure_now()) is None and time.monotonic() < end:
             time.sleep(_LONGEST_PAUSE)
         return failure
+
+    def _failure_now(self) -> str | None:
+        return self._peers.failure() or (None if self.watch is None else self.watch.silent())
 
     def _lost(self, reason: str) -> ProcessError:
         """Return the error that another process is lost."""

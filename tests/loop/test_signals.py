@@ -4,7 +4,6 @@ import json
 import shutil
 import signal
 import time
-from types import SimpleNamespace
 
 import pytest
 from error_codes import raises_code
@@ -16,6 +15,7 @@ from ppocr_ext.loop import adapter, signals
 from ppocr_ext.loop.events import Hook, StopRun
 from ppocr_ext.loop.session import train
 from ppocr_ext.loop.signals import deferred_signals
+from ppocr_ext.run.team import Team
 
 
 @pytest.fixture(autouse=True)
@@ -124,13 +124,14 @@ def test_a_stop_during_an_evaluation_saves_before_it_ends(tiny):
 def test_a_signal_while_the_processes_agree_counts_at_the_next_step(tiny, monkeypatch):
     told = []
 
-    def highest(mine):
-        told.append(mine)
-        if len(told) == 2:  # the others hear that this process goes on
-            signal.raise_signal(signal.SIGTERM)
-        return mine
+    class Agreeing(Team):
+        def highest(self, mine):
+            told.append(mine)
+            if len(told) == 2:  # the others hear that this process goes on
+                signal.raise_signal(signal.SIGTERM)
+            return mine
 
-    monkeypatch.setattr(adapter, "team", lambda: SimpleNamespace(size=1, highest=highest))
+    monkeypatch.setattr(adapter, "team", Agreeing)
     outcome = train(tiny("student", **{"Global.report": False}))
     assert told == [0, 0, StopRun("").seriousness]
     assert (outcome.status, outcome.signal, outcome.position.global_step) == ("stopped", signal.SIGTERM, 2)

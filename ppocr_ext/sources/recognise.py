@@ -135,6 +135,8 @@ def unlabelled(source: Source) -> tuple[int, tuple[str, ...]]:
     """Return how many images of a folder are named by no label file and are no pages of cut lines, and the first 3."""
     pairs = ((entry.image, entry.group if isinstance(entry, Sample) else "") for entry in source.read())
     named = {name for image, group in pairs for name in (image, group.rpartition("/")[2])}
+    if Path(source.root, "dataset.json").is_file():
+        named.add("samples.png")  # the overview that `make-dataset` draws
     images = [image for image in source.images if image not in named and stem(image) not in named]
     return len(images), tuple(images[:3])
 

@@ -234,6 +234,10 @@ def test_images_without_text_and_texts_without_images_are_counted(tmp_path: Path
     lists(tmp_path, ("l.txt", A | {"1.jpg": "x", "2.jpg": "y"}))
     source = recognise(tmp_path)
     assert unlabelled(source) == (2, ("b c.PNG", "中文/图 1.png"))
+    images(tmp_path, ["samples.png"])
+    assert unlabelled(recognise(tmp_path))[0] == 3
+    (tmp_path / "dataset.json").write_text("{}")  # of make-dataset, whose overview needs no label
+    assert unlabelled(recognise(tmp_path))[0] == 2
     assert Counter(each.reason for each in entries(source)[1]) == {"missing_image": 2}
     shutil.rmtree(tmp_path / "中文")
     (tmp_path / "a.jpg").unlink()

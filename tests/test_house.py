@@ -13,14 +13,14 @@ from ppocr_ext import errors
 MODULES = house.modules()
 # A change that needs more raises them in its own commit, and says what for.
 MOST = {
-    "working statements": 21_985,
-    "all statements": 27_840,
-    "tokens": 308_189,
+    "working statements": 21_991,
+    "all statements": 27_846,
+    "tokens": 308_247,
     "files": 238,
-    "lines of tests": 39_538,
+    "lines of tests": 39_543,
     "lines of tools": 5_496,
-    "words of English prose": 19_998,
-    "words of tables": 6_615,
+    "words of English prose": 19_972,
+    "words of tables": 6_611,
     "pages": 15,
 }
 ERRORS = {

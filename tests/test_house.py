@@ -17,7 +17,7 @@ MOST = {
     "all statements": 27_846,
     "tokens": 308_247,
     "files": 238,
-    "lines of tests": 39_544,
+    "lines of tests": 39_545,
     "lines of tools": 5_496,
     "words of English prose": 19_972,
     "words of tables": 6_611,

@@ -26,7 +26,6 @@ from tqdm import tqdm
 from ppocr_ext import __version__
 from ppocr_ext.base.parts import DATASET_ROWS
 from ppocr_ext.characters.center_table import CenterTable
-from ppocr_ext.checkpoint.weights import state_digest
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import NETWORK
 from ppocr_ext.data.batches import BatchLayout, images_of
@@ -38,6 +37,7 @@ from ppocr_ext.loop.signals import deferred_signals
 from ppocr_ext.losses.center_loss import forced_alignment
 from ppocr_ext.losses.functional import best_classes
 from ppocr_ext.messages import LOG
+from ppocr_ext.modeling.digests import state_digest
 from ppocr_ext.modeling.features import FeatureTap, classifier_of, ctc_head_of
 from ppocr_ext.modeling.head_request import HeadRequest
 from ppocr_ext.run.compiled_models import model_to_evaluate

@@ -45,7 +45,6 @@ import numpy as np
 import paddle
 from paddle import Tensor, nn
 
-from ppocr_ext.checkpoint.weights import code_digest, state_digest
 from ppocr_ext.config.global_keys import BFLOAT16, FLOAT32, NETWORK, ONNXRUNTIME, PADDLE
 from ppocr_ext.errors import ModelError
 from ppocr_ext.inference.comparison import is_near, logits_of, text_inputs
@@ -65,6 +64,7 @@ from ppocr_ext.inference.runners import ONNX, Runner, engine_of, has_bfloat16, o
 from ppocr_ext.io.atomic import require_no_link
 from ppocr_ext.io.resources import cache_folder
 from ppocr_ext.messages import LOG, error_text
+from ppocr_ext.modeling.digests import code_digest, state_digest
 from ppocr_ext.modeling.head_request import HeadRequest
 from ppocr_ext.modeling.heads.nrtr_head import START_ID
 

@@ -24,7 +24,6 @@ import paddle
 from paddle import nn
 from tqdm import tqdm
 
-from ppocr_ext.checkpoint.weights import code_digest, state_digest
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import FLOAT32
 from ppocr_ext.data.batches import images_of, labels_of
@@ -37,6 +36,7 @@ from ppocr_ext.losses import build_loss
 from ppocr_ext.losses.base_loss import PAD as BLANK
 from ppocr_ext.messages import LOG
 from ppocr_ext.modeling import TRAIN
+from ppocr_ext.modeling.digests import code_digest, state_digest
 from ppocr_ext.run.compiled_models import compile_frozen
 from ppocr_ext.run.context import RunOptions, open_context
 from ppocr_ext.run.freezing import frozen_models

@@ -15,7 +15,7 @@ from paddle.optimizer.lr import LRScheduler
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.checkpoints import Checkpoint, Position
 from ppocr_ext.checkpoint.optimizer_state import restore_optimizer
-from ppocr_ext.checkpoint.weights import parameter_names, put_back, state_digest, trained_state
+from ppocr_ext.checkpoint.weights import parameter_names, put_back, trained_state
 from ppocr_ext.config import Config
 from ppocr_ext.data.sample_seeds import warn_of_other_seeds
 from ppocr_ext.errors import ConfigError, WeightsError
@@ -28,6 +28,7 @@ from ppocr_ext.losses import (
     required_outputs,
 )
 from ppocr_ext.messages import LOG
+from ppocr_ext.modeling.digests import state_digest
 from ppocr_ext.modeling.features import feature_sizes
 from ppocr_ext.optim import build_optimizer
 from ppocr_ext.optim.optimizers import parts_table, trained_parts

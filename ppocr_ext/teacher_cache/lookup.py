@@ -10,7 +10,6 @@ import paddle
 from paddle import Tensor, nn
 from paddle.nn.functional import softmax
 
-from ppocr_ext.checkpoint.weights import code_digest
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import BFLOAT16, FLOAT32
 from ppocr_ext.errors import DataError
@@ -18,6 +17,7 @@ from ppocr_ext.losses import CombinedLoss, Loss, required_outputs
 from ppocr_ext.losses.base_loss import to_tensor
 from ppocr_ext.messages import LOG
 from ppocr_ext.modeling import BaseModel, DistillationModel
+from ppocr_ext.modeling.digests import code_digest
 from ppocr_ext.modeling.head_request import HeadRequest, is_for_losses
 from ppocr_ext.modeling.heads.multi_head import MultiHead
 from ppocr_ext.teacher_cache.store import (

@@ -9,13 +9,13 @@ import pytest
 from networks import read_case
 from tiny_runs import TINY
 
-from ppocr_ext.checkpoint.weights import state_digest
 from ppocr_ext.config.global_keys import BFLOAT16, FLOAT32, NETWORK, PADDLE
 from ppocr_ext.inference import comparison, compiled
 from ppocr_ext.inference.compiled import CompiledNetwork
 from ppocr_ext.inference.runners import has_bfloat16
 from ppocr_ext.io.resources import CACHE_VARIABLE
 from ppocr_ext.modeling import EVAL, TRAIN, BaseModel
+from ppocr_ext.modeling.digests import state_digest
 from ppocr_ext.modeling.head_request import HeadRequest
 
 HEIGHT, CLASSES = 32, 11

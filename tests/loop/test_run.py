@@ -14,7 +14,6 @@ from saved_runs import save_run
 from tiny_runs import StopAfter, metrics, tiny_config
 
 from ppocr_ext.checkpoint.files import read_state
-from ppocr_ext.checkpoint.weights import state_digest
 from ppocr_ext.cli.main import main
 from ppocr_ext.config import Config, load
 from ppocr_ext.config.config_view import override
@@ -23,6 +22,7 @@ from ppocr_ext.evaluation.evaluate import evaluate, select_model
 from ppocr_ext.loop.events import Hook
 from ppocr_ext.loop.session import train
 from ppocr_ext.metrics import RecMetric
+from ppocr_ext.modeling.digests import state_digest
 from ppocr_ext.registry import BACKBONES, LOSSES, METRICS
 from ppocr_ext.run.run import Run
 

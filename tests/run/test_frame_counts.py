@@ -8,9 +8,9 @@ import paddle
 import pytest
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.checkpoint.weights import state_digest
 from ppocr_ext.errors import DataError, ModelError, WeightsError
 from ppocr_ext.modeling import build_model
+from ppocr_ext.modeling.digests import state_digest
 from ppocr_ext.registry import BACKBONES, LOSSES
 from ppocr_ext.run.frame_counts import count_frames, trained_with_ctc
 from ppocr_ext.run.loader_setup import label_check

@@ -15,9 +15,9 @@ from tiny_runs import MULTI_SCALE
 import ppocr_ext.run.model_setup as model_setup
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.files import read_state
-from ppocr_ext.checkpoint.weights import state_digest
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.loop.session import train
+from ppocr_ext.modeling.digests import state_digest
 from ppocr_ext.modeling.heads.nrtr_head import END_ID, START_ID
 from ppocr_ext.run.context import RunContext, RunOptions, open_context
 from ppocr_ext.run.dry_samples import one_batch

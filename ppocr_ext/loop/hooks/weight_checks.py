@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from ppocr_ext.checkpoint.weights import state_digest
 from ppocr_ext.errors import ModelError
 from ppocr_ext.loop.events import Hook, Outcome, Position, StepDone
 from ppocr_ext.messages import LOG
+from ppocr_ext.modeling.digests import state_digest
 from ppocr_ext.run.run import Run
 from ppocr_ext.teacher_cache.lookup import CachedTeacher
 

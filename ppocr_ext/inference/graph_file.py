@@ -1,0 +1,295 @@
+"""Read the operators and weights of an inference model without running it: Paddle's two forms, and ONNX.
+
+Weights: ``.pdiparams`` has the tensors one after another, in the order of their sorted names.
+Graph: ``inference.json`` is JSON, ``inference.pdmodel`` and ONNX are protobuf messages.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ppocr_ext.errors import MissingPackageError, WeightsError
+from ppocr_ext.limits import read_at_most
+from ppocr_ext.messages import INSTALL_ONNX
+
+_MOST = 2 << 30  # bytes of a file
+# types of Paddle's VarType: float16, float32, float64, and integers
+_TYPES = {
+    4: np.float16,
+    5: np.float32,
+    6: np.float64,
+    0: np.bool_,
+    2: np.int32,
+    3: np.int64,
+    20: np.uint8,
+    21: np.int8,
+}
+# our name of an operator that has weights, by its names in Paddle's old and new form and in ONNX
+_KINDS = {
+    **dict.fromkeys(("conv2d", "depthwise_conv2d", "Conv"), "conv"),
+    **dict.fromkeys(("batch_norm", "batch_norm_", "BatchNormalization"), "norm"),
+    **dict.fromkeys(("layer_norm", "LayerNormalization"), "layer_norm"),
+    **dict.fromkeys(("matmul", "matmul_v2", "MatMul"), "matmul"),
+    **dict.fromkeys(("add", "elementwise_add", "Add"), "add"),
+    **dict.fromkeys(("multiply", "elementwise_mul", "Mul"), "multiply"),
+    "rnn": "rnn",
+    "LSTM": "rnn",
+}
+_QUANTIZED = (
+    "QuantizeLinear",
+    "DequantizeLinear",
+    "ConvInteger",
+    "MatMulInteger",
+    "QLinearConv",
+    "quantize_linear",
+)
+# operators of ONNX by which a converter makes a weight of other weights
+_CONSTANT = (
+    "Constant",
+    "Identity",
+    "Cast",
+    "Reshape",
+    "Squeeze",
+    "Unsqueeze",
+    "Slice",
+    "Concat",
+    "Transpose",
+    "Add",
+)
+# the order of inputs, where the old form sorts them by name
+_INPUTS = {
+    "conv": ("Input", "Filter"),
+    "norm": ("X", "Scale", "Bias", "Mean", "Variance"),
+    "layer_norm": ("X", "Scale", "Bias"),
+    "rnn": ("Input", "WeightList"),
+}
+_OF_PIR_NORM = (0, 3, 4, 1, 2)  # image, factor, shift, mean, variance of batch_norm_
+_NO_VALUES = ("fetch", "feed")
+_TENSOR = ("lod_tensor", "dense_tensor")  # the name of a field before Paddle 3, and since then
+
+
+class Operator(NamedTuple):
+    """An operator of a graph.
+
+    Attributes:
+        kind: one of the values of ``_KINDS``, or the file's own name of it.
+        inputs: names of weights and of values, in the order of ONNX.
+        outputs: names of values.
+    """
+
+    kind: str
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+
+
+class GraphFile(NamedTuple):
+    """A graph as its file describes it.
+
+    Attributes:
+        weights: the arrays by name; float16 is converted to float32.
+        operators: in the order of the data: each after those that its inputs come from, from the first input on. This
+            order does not depend on that of the file.
+    """
+
+    weights: Mapping[str, np.ndarray]
+    operators: Sequence[Operator]
+
+
+def read_graph(graph: Path, weights: Path | None) -> GraphFile:
+    """Return the operators and weights of an inference model.
+
+    Args:
+        graph: an ONNX file, ``inference.json`` or ``inference.pdmodel``.
+        weights: the ``.pdiparams`` file; None for ONNX.
+
+    Raises:
+        MissingPackageError: the package that reads the file is not installed.
+        WeightsError: a file is damaged, the two files do not belong together, or the weights are quantized.
+    """
+    try:
+        if weights is None:
+            arrays, operators, outputs = _read_onnx(graph)
+        else:
+            read = _read_pir if graph.suffix == ".json" else _read_program
+            shapes, operators, outputs = read(read_at_most(graph, _MOST))
+            arrays = _read_weights(read_at_most(weights, _MOST), shapes)
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+        raise WeightsError(
+            f"{graph}: its graph or weights cannot be read ({type(error).__name__}: {error}). Fix: get the files "
+            f"again; graph and weights must be of one model.",
+            code="damaged_file",
+        ) from error
+    kinds = {each.kind for each in operators}.intersection(_QUANTIZED)
+    if kinds or any(array.dtype in (np.int8, np.uint8) and array.ndim > 1 for array in arrays.values()):
+        raise WeightsError(
+            f"{graph}: its weights are quantized to integers, which cannot be trained. Fix: give the model in "
+            f"float32 or float16.",
+            code="quantized_weights",
+        )
+    full = {
+        name: array.astype(np.float32) if array.dtype == np.float16 else array
+        for name, array in arrays.items()
+    }
+    return GraphFile(full, list(_in_order(operators, outputs)))
+
+
+def _in_order(operators: Iterable[Operator], outputs: Sequence[str]) -> Iterator[Operator]:
+    """Yield the operators that ``outputs`` depend on, each after those that its inputs come from."""
+    makers = {name: operator for operator in operators for name in operator.outputs}
+    stack = [iter(outputs)]
+    path: list[Operator] = []
+    seen: set[int] = set()
+    while stack:
+        for name in stack[-1]:
+            maker = makers.get(name)
+            if maker is not None and id(maker) not in seen:
+                seen.add(id(maker))
+                path.append(maker)
+                stack.append(iter(maker.inputs))
+                break
+        else:
+            stack.pop()
+            if path:
+                yield path.pop()
+
+
+def _read_onnx(file: Path) -> tuple[dict[str, np.ndarray], list[Operator], list[str]]:
+    try:
+        import onnx
+        from onnx.reference import ReferenceEvaluator
+    except ImportError as error:
+        raise MissingPackageError(
+            f"{file} cannot be read without the package onnx. Fix: {INSTALL_ONNX}", code="missing_package"
+        ) from error
+    try:
+        graph = onnx.load_model(file).graph
+    except Exception as error:  # protobuf and onnx raise any class
+        raise ValueError(str(error).splitlines()[0] if str(error) else type(error).__name__) from error
+    arrays = {each.name: onnx.numpy_helper.to_array(each) for each in graph.initializer}
+    operators = []
+    for node in graph.node:
+        if node.op_type in _CONSTANT and all(name in arrays for name in node.input):
+            values = ReferenceEvaluator(node).run(None, {name: arrays[name] for name in node.input})
+            arrays.update(zip(node.output, values, strict=True))
+            continue
+        kind = _KINDS.get(node.op_type, node.op_type)
+        operators.append(Operator(kind, list(node.input), list(node.output)))
+    return arrays, operators, [each.name for each in graph.output]
+
+
+def _read_pir(content: bytes) -> tuple[dict[str, list[int]], list[Operator], list[str]]:
+    """Return the shapes of the weights by name, the operators, and the names of the outputs."""
+    (region,) = json.loads(content)["program"]["regions"]
+    names: dict[int, str] = {}
+    shapes: dict[str, list[int]] = {}
+    operators, outputs = [], []
+    for entry in region["blocks"][0]["ops"]:
+        made = entry["O"] if isinstance(entry["O"], list) else [entry["O"]]
+        if entry["#"] == "p":  # a weight
+            names[made[0]["%"]] = entry["A"][3]
+            if 0 not in made[0]["TT"]["D"][1]:  # the state of an LSTM, which is not in the file of weights
+                shapes[entry["A"][3]] = made[0]["TT"]["D"][1]
+            continue
+        own = entry["#"].rpartition(".")[2]
+        inputs = [names.get(each["%"], f"%{each['%']}") for each in entry.get("I", ())]
+        kind = _KINDS.get(own, own)
+        if own == "batch_norm_":
+            inputs = [inputs[at] for at in _OF_PIR_NORM]
+        if own == "fetch":
+            outputs += inputs
+        operators.append(Operator(kind, inputs, [f"%{each['%']}" for each in made]))
+    return shapes, operators, outputs
+
+
+def _read_program(content: bytes) -> tuple[dict[str, list[int]], list[Operator], list[str]]:
+    """Do the same as :func:`_read_pir` for the old form."""
+    from google.protobuf.message import DecodeError
+    from paddle.base.proto import framework_pb2
+
+    program = framework_pb2.ProgramDesc()
+    try:
+        program.ParseFromString(content)
+    except DecodeError as error:
+        raise ValueError(str(error)) from error
+    block = program.blocks[0]
+    shapes = {
+        each.name: list(getattr(each.type, _TENSOR[hasattr(each.type, _TENSOR[1])]).tensor.dims)
+        for each in block.vars
+        if each.persistable and each.name not in _NO_VALUES
+    }
+    operators, outputs = [], []
+    for each in block.ops:
+        inputs = {entry.parameter: list(entry.arguments) for entry in each.inputs}
+        kind = _KINDS.get(each.type, each.type)
+        order = _INPUTS.get(kind, sorted(inputs, key=lambda name: (name != "X", name)))
+        made = [name for entry in each.outputs for name in entry.arguments]
+        listed = [name for key in order for name in inputs.get(key, ())]
+        if each.type == "fetch":
+            outputs += listed
+        operators.append(Operator(kind, listed, made))
+    return shapes, operators, outputs
+
+
+def _read_weights(content: bytes, shapes: Mapping[str, Sequence[int]]) -> dict[str, np.ndarray]:
+    """Return the arrays of a ``.pdiparams`` file.
+
+    Args:
+        content: of the file.
+        shapes: of the weights in the graph, by name.
+
+    Raises:
+        ValueError: the file is truncated, or has other arrays than the graph.
+    """
+    arrays = {}
+    at = 0
+
+    def take(dtype: Any, count: int = 1) -> np.ndarray:
+        nonlocal at
+        array = np.frombuffer(content, dtype, count, at)
+        at += array.nbytes
+        return array
+
+    for name in sorted(shapes):
+        take(np.uint32)  # version
+        for _ in range(int(take(np.uint64)[0])):  # levels of a sequence
+            take(np.uint8, int(take(np.uint64)[0]))
+        take(np.uint32)  # version of the tensor
+        kind, dims = _tensor_type(take(np.uint8, int(take(np.int32)[0])).tobytes())
+        if dims != list(shapes[name]):
+            raise ValueError(
+                f"{name} has the shape {dims} in the weights, but {list(shapes[name])} in the graph"
+            )
+        arrays[name] = take(_TYPES[kind], int(np.prod(dims))).reshape(dims)
+    if at != len(content):
+        raise ValueError(f"the weights have {len(content) - at:,} bytes more than the graph names")
+    return arrays
+
+
+def _tensor_type(message: bytes) -> tuple[int, list[int]]:
+    """Return type and shape of a tensor from the protobuf message before its numbers."""
+    numbers = _varints(message)
+    kind, dims = 0, []
+    for tag in numbers:
+        if tag == 8:  # the type
+            kind = next(numbers)
+        elif tag == 16:  # one size
+            dims.append(next(numbers))
+        else:
+            raise ValueError(f"a tensor begins with an unknown field {tag}")
+    return kind, dims
+
+
+def _varints(message: bytes) -> Iterator[int]:
+    """Yield the numbers of a protobuf message that has only such."""
+    value = shift = 0
+    for byte in message:
+        value |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            yield value
+            value = shift = 0

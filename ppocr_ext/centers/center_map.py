@@ -15,7 +15,7 @@ from matplotlib.patheffects import Normal, Stroke
 from ppocr_ext.centers.center_summary import CenterPair
 from ppocr_ext.characters.center_table import CenterTable
 from ppocr_ext.characters.look_alikes import code_points, is_invisible
-from ppocr_ext.synth.lines.fonts import package_folder
+from ppocr_ext.io.resources import package_folder
 
 # Fonts of matplotlib that are not for text: they draw boxes, or formulas with their own codes.
 _NO_TEXT = ("Last Resort", "cmb", "cmex", "cmmi", "cmr", "cmss", "cmsy", "cmtt", "STIXNonUnicode", "STIXSize")

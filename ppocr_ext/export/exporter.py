@@ -28,21 +28,21 @@ from ppocr_ext.export.verify import (
     read_picture,
 )
 from ppocr_ext.inference.comparison import drawn_images
-from ppocr_ext.inference.formats import FORMATS, MODEL_FILES
+from ppocr_ext.inference.formats import (
+    CHARACTERS,
+    FORMATS,
+    INFERENCE_YML,
+    MODEL_FILE,
+    MODEL_FILES,
+    POLICY,
+)
 from ppocr_ext.inference.graph import write_reader
 from ppocr_ext.inference.runners import NetworkEngine
 from ppocr_ext.io.atomic import atomic_folder, write_text
 from ppocr_ext.messages import LOG
 from ppocr_ext.recognition.ctc_text import is_reordered
 from ppocr_ext.recognition.images import Kind, WidthPolicy, read_image
-from ppocr_ext.recognition.opening import (
-    CHARACTERS,
-    CHARSET_FILE,
-    INFERENCE_YML,
-    MODEL_FILE,
-    POLICY,
-    RecognizerParts,
-)
+from ppocr_ext.recognition.opening import CHARSET_FILE, RecognizerParts
 from ppocr_ext.run.recogniser import TrainedRecogniser, load_recogniser
 
 BOTH = "both"  # value of --format for all rows of FORMATS

@@ -20,12 +20,12 @@ from ppocr_ext.config.yaml_io import PlainLoader
 from ppocr_ext.data.label_file import read_label_file
 from ppocr_ext.errors import DataError, PPOCRExtError
 from ppocr_ext.inference.comparison import TOLERANCE, distance
-from ppocr_ext.inference.formats import FORMATS, ExportedEngine
+from ppocr_ext.inference.formats import FORMATS, INFERENCE_YML, ExportedEngine
 from ppocr_ext.inference.runners import Engine
 from ppocr_ext.limits import MAX_DICTIONARY_BYTES, read_at_most
 from ppocr_ext.recognition.ctc_text import read
 from ppocr_ext.recognition.images import ImageSource, WidthPolicy, images_in, read_image
-from ppocr_ext.recognition.opening import INFERENCE_YML, RecognizerParts, parts_of_metadata
+from ppocr_ext.recognition.opening import RecognizerParts, parts_of_metadata
 
 _MAX_MESSAGE = 200  # characters of a client's message that are shown
 _BATCH_IMAGES = 8  # images that a graph also gets as one batch, since a graph may be wrong in batches alone

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib.metadata
-import importlib.util
 import os
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 from ppocr_ext.errors import HostError
+from ppocr_ext.io.resources import package_folder
 
 ENVIRONMENT = "PADDLEOCR_HOME"
 WHEEL = "paddleocr"
@@ -44,7 +44,7 @@ def locate_host(path: str | Path | None = None) -> Location:
         return _named(Path(path), "--host")
     if home := os.environ.get(ENVIRONMENT):
         return _named(Path(home), ENVIRONMENT)
-    ppocr = _package_folder("ppocr")
+    ppocr = package_folder("ppocr")
     if ppocr is not None and (ppocr / "modeling").is_dir() and _is_host(ppocr.parent):
         return _location(ppocr.parent, "an importable ppocr")
     return _location(_wheel(), "the installed paddleocr package")
@@ -71,19 +71,8 @@ def _is_host(root: Path) -> bool:
     return (root / "ppocr").is_dir() and (root / "tools" / "program.py").is_file()
 
 
-def _package_folder(name: str) -> Path | None:
-    """Return the folder of an importable top-level package, without importing it."""
-    try:
-        spec = importlib.util.find_spec(name)
-    except ValueError:  # a module that was put into sys.modules by hand has no spec
-        return None
-    if spec is None or not spec.submodule_search_locations:
-        return None
-    return Path(next(iter(spec.submodule_search_locations))).resolve()
-
-
 def _wheel() -> Path:
-    if (root := _package_folder(WHEEL)) is None:
+    if (root := package_folder(WHEEL)) is None:
         raise HostError(
             f"PaddleOCR is not installed. Install it: {INSTALL_WHEEL}. {_OTHERWISE}", code="missing_package"
         )
@@ -98,7 +87,7 @@ def _wheel() -> Path:
 
 def _location(root: Path, found_by: str) -> Location:
     form = "checkout" if (root / "ppocr" / "modeling").is_dir() else "wheel"
-    version = _wheel_version() if root == _package_folder(WHEEL) else _git_version(root)
+    version = _wheel_version() if root == package_folder(WHEEL) else _git_version(root)
     return Location(root=root, form=form, found_by=found_by, version=version)
 
 

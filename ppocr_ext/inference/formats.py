@@ -28,6 +28,11 @@ from ppocr_ext.messages import INSTALL_ONNX, INSTALL_PADDLE
 if TYPE_CHECKING:
     import numpy as np
 
+MODEL_FILE = "model.json"  # describes an exported folder
+INFERENCE_YML = "inference.yml"  # describes a model to the paddleocr 3 client
+# Keys in the metadata of an ONNX file.
+CHARACTERS = "character"  # RapidOCR's name: the dictionary, one character on each line
+POLICY = "width_policy"  # our name: the width policy as JSON
 # The first version with LayerNormalization. With the converter's default, 9, a LayerNorm becomes about ten operators.
 OPSET = 17
 # Without `optimize_tool=None` the converter installs packages with pip.

@@ -1,8 +1,9 @@
-"""Find files of this package and the cache folder, and compute digests of files; imports no Paddle."""
+"""Find files of this and other packages and the cache folder, and compute digests of files; imports no Paddle."""
 
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
 from pathlib import Path
 
@@ -123,6 +124,17 @@ def named_by_content(path: str | Path) -> str:
         OSError: the file cannot be read.
     """
     return f"{Path(path).name} sha256:{file_digest(path)}"
+
+
+def package_folder(name: str) -> Path | None:
+    """Return the folder of an installed top-level package, without importing it; None if there is none."""
+    try:
+        spec = importlib.util.find_spec(name)
+    except ValueError:  # a module that was put into sys.modules by hand has no spec
+        return None
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    return Path(next(iter(spec.submodule_search_locations))).resolve()
 
 
 def cache_folder(kind: str) -> Path:

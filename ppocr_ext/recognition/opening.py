@@ -15,7 +15,7 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import NETWORK, PADDLE
 from ppocr_ext.errors import ConfigError, DataError, MissingPackageError, WeightsError
-from ppocr_ext.inference.formats import FORMATS, ExportedEngine
+from ppocr_ext.inference.formats import CHARACTERS, FORMATS, MODEL_FILE, POLICY, ExportedEngine
 from ppocr_ext.inference.runners import ONNX, Engine, NetworkEngine, NrtrEngine
 from ppocr_ext.io.resources import file_digest
 from ppocr_ext.limits import MAX_DICTIONARY_BYTES, read_at_most
@@ -23,13 +23,8 @@ from ppocr_ext.recognition.ctc_text import best_classes
 from ppocr_ext.recognition.images import WidthPolicy
 
 ENGINES = (NETWORK, *FORMATS)  # the network itself, and the forms of an exported model
-MODEL_FILE = "model.json"
 CHARSET_FILE = "charset.txt"
-INFERENCE_YML = "inference.yml"
 FORMAT = 1  # version of model.json
-# Keys in the metadata of an exported file.
-CHARACTERS = "character"  # RapidOCR's name: the dictionary, one character on each line
-POLICY = "width_policy"  # our name: the width policy as JSON
 _ONNX = "onnx"  # the form that one file can hold
 _EXPORT = "Fix: give a folder or an ONNX file that `ppocr-ext export` wrote; export the model again if it is damaged."
 

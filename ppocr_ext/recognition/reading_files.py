@@ -13,11 +13,12 @@ import numpy as np
 from rapidfuzz.distance import Levenshtein
 
 from ppocr_ext.evaluation.predictions import HEADER, to_tsv
+from ppocr_ext.io.resources import package_folder
 from ppocr_ext.messages import printable, shortened
 from ppocr_ext.recognition.ctc_text import Reading
 from ppocr_ext.recognition.images import ListedImage, read_image
 from ppocr_ext.synth.contact_sheet import Caption, Font, Picture, contact_sheet
-from ppocr_ext.synth.lines.fonts import PACKAGES, FontFile, drawable, find_fonts, package_folder, system_fonts
+from ppocr_ext.synth.lines.fonts import PACKAGES, FontFile, drawable, find_fonts, system_fonts
 
 Form = Literal["tsv", "jsonl"]
 

@@ -32,8 +32,7 @@ from experiments.runs import (  # noqa: E402
 )
 from ppocr_ext.errors import ConfigError  # noqa: E402
 from ppocr_ext.io.atomic import write_text  # noqa: E402
-from ppocr_ext.io.resources import config_path  # noqa: E402
-from ppocr_ext.synth.lines.fonts import package_folder  # noqa: E402
+from ppocr_ext.io.resources import config_path, package_folder  # noqa: E402
 
 PRESET = "experiments/pp_ocr_distillation"
 FONTS = ("DejaVuSans.ttf", "DejaVuSans-Bold.ttf", "DejaVuSerif.ttf", "DejaVuSansMono.ttf")  # of matplotlib

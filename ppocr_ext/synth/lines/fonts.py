@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import importlib.util
 import re
 import sys
 import unicodedata
@@ -23,7 +22,7 @@ from PIL import ImageFont
 from tqdm import tqdm
 
 from ppocr_ext.errors import DataError
-from ppocr_ext.io.resources import named_by_content
+from ppocr_ext.io.resources import named_by_content, package_folder
 from ppocr_ext.limits import open_regular
 from ppocr_ext.synth.seeded_random import SeededRandom
 
@@ -173,12 +172,6 @@ def _files(place: str) -> list[Path]:
     if not files:
         raise DataError(f"fonts: {place} has no font ({', '.join(SUFFIXES)}).", code="no_fonts")
     return files
-
-
-def package_folder(name: str) -> Path | None:
-    """Return the folder of an installed package, without importing it."""
-    spec = importlib.util.find_spec(name)
-    return Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
 
 
 def read_fonts(path: Path) -> list[FontFile]:

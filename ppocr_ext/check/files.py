@@ -11,11 +11,11 @@ from ppocr_ext.check.config_check import ConfigCheck
 from ppocr_ext.check.data import reads_key
 from ppocr_ext.checkpoint.checkpoints import why_missing
 from ppocr_ext.checkpoint.files import read_journal
-from ppocr_ext.checkpoint.official_weights import is_official
+from ppocr_ext.checkpoint.weight_sources import find_source
 from ppocr_ext.config import Config, resolve_charset
 from ppocr_ext.config.derive import class_counts, model_paths, wrong_counts
 from ppocr_ext.config.global_keys import ValueRule, shown
-from ppocr_ext.errors import CharsetError, ConfigError, WeightsError
+from ppocr_ext.errors import CharsetError, ConfigError, PPOCRExtError
 from ppocr_ext.messages import LOG
 from ppocr_ext.registry import DATASETS
 
@@ -118,14 +118,14 @@ def weights_to_load(config: Config, role: str) -> Iterator[tuple[KeyPath, object
     """Yield path and value of each key of weights that a role reads.
 
     These are the keys of the whole model, or those of the sub-models if the whole model has no weights. Official
-    weights have only one network, so a frozen sub-model beside it needs its own weights.
+    weights and released models have only one network, so a frozen sub-model beside it needs its own weights.
     """
     keys: list[KeyPath] = [("Global", key) for key in ("checkpoints", "pretrained_model")]
     whole = next((key for key in keys if config.at(key, None)), ())
     parts = [path for path in model_paths(config) if path != ("Architecture",)]
     if whole or role != "train":
         frozen = [part for part in parts if config.at((*part, "freeze_params"), False)]
-        parts = frozen if role == "train" and is_official(str(config.at(whole))) else []
+        parts = frozen if role == "train" and find_source(str(config.at(whole))) is not None else []
     paths = [whole, *((*part, "pretrained") for part in parts)]
     yield from ((path, config.at(path)) for path in paths if path and config.at(path, None))
 
@@ -133,12 +133,14 @@ def weights_to_load(config: Config, role: str) -> Iterator[tuple[KeyPath, object
 def _check_weights(check: ConfigCheck, path: KeyPath, name: str) -> None:
     """Report missing weights. A checkpoint with a journal is not missing, since loading it completes it."""
     prefix = Path(name.removesuffix(".pdparams"))
-    if Path(f"{prefix}.pdparams").is_file() or is_official(name):  # a run downloads official weights
-        return
-    try:
-        if not read_journal(prefix):
+    try:  # a run downloads official weights, and converts released models
+        if (
+            find_source(name) is None
+            and not Path(f"{prefix}.pdparams").is_file()
+            and not read_journal(prefix)
+        ):
             check.error(path, "missing_file", why_missing(name))
-    except WeightsError as error:
+    except PPOCRExtError as error:
         check.error(path, error.code, str(error))
 
 

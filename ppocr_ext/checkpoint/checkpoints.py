@@ -28,7 +28,8 @@ from ppocr_ext.checkpoint.files import (
     write_all_temporary,
     write_journal,
 )
-from ppocr_ext.checkpoint.official_weights import official_file, other_format, similar_name
+from ppocr_ext.checkpoint.official_weights import other_format, similar_name
+from ppocr_ext.checkpoint.weight_sources import find_source
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.io.resources import file_digest
 from ppocr_ext.messages import did_you_mean, shortened
@@ -180,14 +181,14 @@ class Checkpoint:
         return Path(f"{self.prefix}{ending}")
 
     def weights_file(self) -> Path:
-        """Return ``NAME.pdparams``, or for official weights the file in the cache, which is downloaded if needed.
+        """Return ``NAME.pdparams``; for a name or a released model the file in the cache, which is made if needed.
 
         Raises:
             WeightsError: the file is missing; the message names the checkpoints in its folder.
         """
-        official = official_file(str(self.prefix))
-        if official is not None:
-            return official
+        source = find_source(str(self.prefix))
+        if source is not None:
+            return source.file
         if not self.file(".pdparams").is_file():
             raise WeightsError(why_missing(self.prefix), code="missing_file")
         return self.file(".pdparams")

@@ -79,8 +79,16 @@ class OfficialWeights:
 
     @property
     def file(self) -> Path:
-        """The path of the weights in the cache folder, downloaded or not."""
-        return cache_folder("weights") / f"{self.name}.pdparams"
+        """The path of the weights in the cache folder, here or not; a user may have put the published file there."""
+        folder = cache_folder("weights")
+        published = folder / f"{self.name}_pretrained.pdparams"
+        file = folder / f"{self.name}.pdparams"
+        return published if published.is_file() and not file.is_file() else file
+
+    @property
+    def is_here(self) -> bool:
+        """True if the file is in the cache folder."""
+        return self.file.is_file()
 
     @property
     def its_dictionary(self) -> str:
@@ -160,14 +168,6 @@ def digest_line(weights: OfficialWeights) -> str:
     return f"{weights.name}: sha256 {digest_of(weights)} ({'published' if weights.sha256 else unpublished})"
 
 
-def about(value: str | Path) -> str:
-    """Return a line with network and dictionary of the official weights called ``value``; empty for other values."""
-    if not is_official(str(value)):
-        return ""
-    entry = table()[str(value)]
-    return f"\n  {entry.name} is of {entry.config}: {entry.classes} CTC classes, dictionary: {entry.its_dictionary}"
-
-
 def similar_name(value: str) -> str | None:
     """Return the official name that ``value`` misspells, or that its file name contains; None if there is none."""
     name = Path(value).name.removesuffix(".pdparams").removesuffix("_pretrained")
@@ -193,21 +193,6 @@ def other_format(path: str | Path) -> str | None:
         else "give the .pdparams of the same model; `ppocr-ext weights list` shows those that have a name"
     )
     return f"{path}: weights in the safetensors format cannot be loaded. Fix: {remedy}."
-
-
-def official_file(value: str) -> Path | None:
-    """Return the file of the official weights called ``value``, downloaded if needed; None if it is not a name.
-
-    Raises:
-        WeightsError: the weights cannot be downloaded.
-    """
-    if not is_official(value):
-        return None
-    if Path(value).is_dir():
-        LOG.info(
-            "the folder %s has no .pdparams and is not used: %s means the official weights", value, value
-        )
-    return fetch(table()[value])
 
 
 def fetch(weights: OfficialWeights) -> Path:

@@ -18,7 +18,7 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.checkpoints import SHOWN, Checkpoint
 from ppocr_ext.checkpoint.contents import require_usable_values
 from ppocr_ext.checkpoint.files import read_journal
-from ppocr_ext.checkpoint.official_weights import about, table
+from ppocr_ext.checkpoint.official_weights import table
 from ppocr_ext.checkpoint.weight_match import (
     Shapes,
     WeightMatch,
@@ -28,6 +28,7 @@ from ppocr_ext.checkpoint.weight_match import (
     match_weights,
     with_other_space,
 )
+from ppocr_ext.checkpoint.weight_sources import about
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.messages import LOG, shortened
 
@@ -114,7 +115,7 @@ def load_weights(
         theirs = {name: tuple(value.shape) for name, value in match.values.items()}
         differences = tuple(config_differences(theirs, shapes))
         match = replace(match, class_note=_class_note(match, shapes, charset), differences=differences)
-    _require_match(match, shapes, about(checkpoint.prefix), partial)
+    _require_match(match, shapes, about(str(checkpoint.prefix)), partial)
     require_usable_values(file, match.matched)
     put_back(match.matched, state)
     LOG.info("weights %s", match.summary())

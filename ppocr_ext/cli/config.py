@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, TextIO
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.checkpoint.official_weights import is_official, table
+from ppocr_ext.checkpoint.weight_sources import find_source
 from ppocr_ext.cli.options import add_config_arguments, read_config
 from ppocr_ext.config import Config, resolve_charset, with_class_counts
 from ppocr_ext.errors import CharsetError, ConfigError, PPOCRExtError, with_code
@@ -86,9 +86,10 @@ def run(args: argparse.Namespace) -> int:
     wrong = _print_issues(issues, strict, stream)
     if args.check:
         for _, name in weights_to_load(config, args.role):
-            if is_official(str(name)) and not (weights := table()[str(name)]).file.is_file():
-                place = f"from {weights.address} to {weights.file.parent}"
-                _print(f"weights: {args.role} will download {name} {place}")
+            if (source := find_source(str(name))) is not None:
+                _print(
+                    f"weights: {name}: {'' if source.is_here else 'will be downloaded from '}{source.place}"
+                )
         wrong = _check_machine(config, host, args, unused, wrong, issues)
     if not issues and not wrong:
         print("no issues", file=stream)

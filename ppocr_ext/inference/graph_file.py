@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ppocr_ext.errors import MissingPackageError, WeightsError
+from ppocr_ext.io.protobuf import fields
 from ppocr_ext.limits import read_at_most
 from ppocr_ext.messages import INSTALL_ONNX
 
@@ -29,6 +30,7 @@ _TYPES = {
     20: np.uint8,
     21: np.int8,
 }
+_TYPE, _SIZE = 1, 2  # fields of the message before a tensor
 # our name of an operator that has weights, by its names in Paddle's old and new form and in ONNX
 _KINDS = {
     **dict.fromkeys(("conv2d", "depthwise_conv2d", "Conv"), "conv"),
@@ -259,7 +261,7 @@ def _read_weights(content: bytes, shapes: Mapping[str, Sequence[int]]) -> dict[s
         for _ in range(int(take(np.uint64)[0])):  # levels of a sequence
             take(np.uint8, int(take(np.uint64)[0]))
         take(np.uint32)  # version of the tensor
-        kind, dims = _tensor_type(take(np.uint8, int(take(np.int32)[0])).tobytes())
+        kind, dims = _tensor_type(take(np.uint8, int(take(np.int32)[0])))
         if dims != list(shapes[name]):
             raise ValueError(
                 f"{name} has the shape {dims} in the weights, but {list(shapes[name])} in the graph"
@@ -270,26 +272,9 @@ def _read_weights(content: bytes, shapes: Mapping[str, Sequence[int]]) -> dict[s
     return arrays
 
 
-def _tensor_type(message: bytes) -> tuple[int, list[int]]:
+def _tensor_type(message: np.ndarray) -> tuple[int, list[int]]:
     """Return type and shape of a tensor from the protobuf message before its numbers."""
-    numbers = _varints(message)
-    kind, dims = 0, []
-    for tag in numbers:
-        if tag == 8:  # the type
-            kind = next(numbers)
-        elif tag == 16:  # one size
-            dims.append(next(numbers))
-        else:
-            raise ValueError(f"a tensor begins with an unknown field {tag}")
-    return kind, dims
-
-
-def _varints(message: bytes) -> Iterator[int]:
-    """Yield the numbers of a protobuf message that has only such."""
-    value = shift = 0
-    for byte in message:
-        value |= (byte & 127) << shift
-        shift += 7
-        if byte < 128:
-            yield value
-            value = shift = 0
+    numbers = [
+        (number, value) for number, value in fields(memoryview(message.tobytes())) if isinstance(value, int)
+    ]
+    return dict(numbers)[_TYPE], [value for number, value in numbers if number == _SIZE]

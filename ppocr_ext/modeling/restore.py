@@ -15,11 +15,10 @@ import numpy as np
 import paddle
 from paddle import Tensor, nn
 
-from ppocr_ext.errors import ModelError
-
 _NORMS = (nn.BatchNorm1D, nn.BatchNorm2D)
+_CONVOLUTIONS = (nn.Conv1D, nn.Conv2D)
 _KINDS = {
-    "conv": (nn.Conv1D, nn.Conv2D),
+    "conv": _CONVOLUTIONS,
     "norm": _NORMS,
     "layer_norm": (nn.LayerNorm,),
     "linear": (nn.Linear,),
@@ -62,40 +61,57 @@ class Unit:
         return f"{self.kind} {list(self.kernel.shape)} ({self.name})"
 
 
+class Match(NamedTuple):
+    """The layers of a network with the units of a graph.
+
+    Attributes:
+        pairs: name, layer and unit, in the order of the data. A BatchNorm behind a convolution has the same unit.
+        problem: the first layer or unit that does not fit; empty if all fit.
+    """
+
+    pairs: list[tuple[str, nn.Layer, Unit]]
+    problem: str = ""
+
+
 @paddle.no_grad()
-def restore(network: nn.Layer, units: Iterable[Unit], image_shape: tuple[int, int, int]) -> list[str]:
-    """Fill ``network`` with ``units``; in eval mode it then computes what the exported network computed.
+def match_units(network: nn.Layer, units: Iterable[Unit], image_shape: tuple[int, int, int]) -> Match:
+    """Return the unit of each layer; nothing is filled.
 
     Args:
-        network: of the same architecture. It stays in eval mode.
-        units: of the exported network, in the order of its data.
+        network: is called in eval mode, and stays in it.
+        units: of an exported network, in the order of its data.
         image_shape: [C, H, W] of an image that the network can read.
+    """
+    left = iter(units)
+    pairs: list[tuple[str, nn.Layer, Unit]] = []
+    pending: Unit | None = None  # of a convolution whose BatchNorm comes next
+    for name, layer in _executed(network, image_shape):
+        if isinstance(layer, _NORMS) and pending is not None:
+            unit, pending = pending, None
+        else:
+            found = next(left, None)
+            if found is None or not _fits(layer, found):
+                return Match(pairs, f"{name}: expected {_described(layer)}, found {found or 'nothing more'}")
+            unit = found
+            if isinstance(layer, _CONVOLUTIONS) and (layer.bias is None or unit.norm is not None):
+                pending = unit
+        pairs.append((name, layer, unit))
+    found = next(left, None)
+    return Match(pairs, "" if found is None else f"the network has no layer for {found}")
+
+
+@paddle.no_grad()
+def fill(pairs: Iterable[tuple[str, nn.Layer, Unit]]) -> list[str]:
+    """Fill the layers of a complete :class:`Match`; the network then computes in eval mode what the graph computes.
 
     Returns:
         Names of the entries of its state that were filled. Others, such as those of branches that only guide the
         training, keep their values.
-
-    Raises:
-        ModelError: the units are of another network; the message names the first layer that does not fit.
     """
-    left = iter(units)
-    filled: list[str] = []
-    pending: Unit | None = None  # a convolution whose BatchNorm comes next
-    for name, layer in _executed(network, image_shape):
-        if isinstance(layer, _NORMS) and pending is not None:
-            put_norm(layer, pending.norm or identity_norm(layer, pending.bias))
-            pending = None
-        else:
-            unit = next(left, None)
-            if unit is None or not _fits(layer, unit):
-                raise ModelError(
-                    f"{name}: expected {_described(layer)}, found {unit or 'nothing more'}.",
-                    code="other_network",
-                )
-            pending = _put(layer, unit)
+    filled = []
+    for name, layer, unit in pairs:
+        _put(layer, unit)
         filled += [f"{name}.{each}" for each in layer.state_dict()]
-    if (unit := next(left, None)) is not None:
-        raise ModelError(f"The network has no layer for {unit}.", code="other_network")
     return list(dict.fromkeys(filled))
 
 
@@ -150,22 +166,18 @@ def _fits(layer: nn.Layer, unit: Unit) -> bool:
     return kernel is None or unit.kernel.size == kernel.size
 
 
-def _put(layer: Any, unit: Unit) -> Unit | None:
-    """Fill one layer; return the unit if a BatchNorm comes next that belongs to it."""
+def _put(layer: Any, unit: Unit) -> None:
     if hasattr(layer, "restore"):
         layer.restore(unit)
+    elif isinstance(layer, _NORMS):
+        put_norm(layer, unit.norm or identity_norm(layer, unit.bias))
     elif unit.kind == "rnn":
         for parameter, array in zip(layer.parameters(), unit.arrays, strict=True):
             put(parameter, array)
-    elif unit.kind == "norm":
-        put_norm(layer, unit.norm)
     else:
         put(layer.weight, unit.kernel)
         if layer.bias is not None:
             put(layer.bias, np.zeros(layer.bias.shape) if unit.bias is None else unit.bias)
-        if unit.kind == "conv" and (layer.bias is None or unit.norm is not None):
-            return unit
-    return None
 
 
 def put(parameter: Tensor, array: Any) -> None:

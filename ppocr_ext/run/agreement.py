@@ -18,7 +18,7 @@ import paddle
 from ppocr_ext.check.files import weights_to_load
 from ppocr_ext.checkpoint.checkpoints import checkpoint_prefix
 from ppocr_ext.checkpoint.files import ENDINGS
-from ppocr_ext.checkpoint.official_weights import official_file
+from ppocr_ext.checkpoint.weight_sources import find_source
 from ppocr_ext.config.node import dotted
 from ppocr_ext.data.preflight_report import PreflightReport
 from ppocr_ext.errors import DataError
@@ -88,7 +88,8 @@ def facts_of(context: RunContext, preflight: Mapping[str, PreflightReport]) -> d
                 f"{file.total:,} lines, {_short(file.digest)}"
             )
     for path, name in weights_to_load(context.config, "train"):
-        place = official_file(str(name)) or checkpoint_prefix(str(name))
+        source = find_source(str(name))
+        place = checkpoint_prefix(str(name)) if source is None else source.file
         files = [place, *(Path(f"{place}{ending}") for ending in ENDINGS)]
         digests = [_short(file_digest(file)) for file in files if file.is_file()]
         facts[f"weights of {dotted(path)}"] = f"{place.name}, {', '.join(digests)}"

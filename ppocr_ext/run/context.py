@@ -19,7 +19,7 @@ from ppocr_ext.check.files import weights_to_load
 from ppocr_ext.check.sub_models import UNTRAINED
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.checkpoint.contents import require_usable_averages, weights_note
-from ppocr_ext.checkpoint.official_weights import digest_line, official_file, table
+from ppocr_ext.checkpoint.weight_sources import find_source
 from ppocr_ext.config import Config, read_old_charset, resolve_charset, with_class_counts
 from ppocr_ext.config.node import dotted
 from ppocr_ext.errors import ConfigError, WeightsError
@@ -243,15 +243,16 @@ def _check(
 
 
 def _download_weights(config: Config) -> None:
-    """Download the official weights of a training, before anything else that takes time.
+    """Download the official weights of a training, or convert its released models, before all else that takes time.
 
     Raises:
-        WeightsError: they cannot be downloaded; the message says how to train without them.
+        WeightsError: that fails; the message says how to train without them.
     """
     for path, name in weights_to_load(config, "train"):
         try:
-            if official_file(str(name)) is not None:
-                LOG.info("%s", digest_line(table()[str(name)]))
+            source = find_source(str(name))
+            if source is not None:
+                LOG.info("%s: %s, from %s", dotted(path), source.file, source.line)
         except WeightsError as error:
             # A teacher without weights would teach noise, so there is no way to train without them.
             is_teacher = config.at((*path[:-1], "freeze_params"), False)

@@ -18,8 +18,8 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.check.sub_models import ALLOW_UNTRAINED, UNTRAINED, untrained
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.checkpoint.contents import checkpoint_line
-from ppocr_ext.checkpoint.official_weights import digest_of, fetch, is_official, table
 from ppocr_ext.checkpoint.weight_match import WeightMatch, match_weights
+from ppocr_ext.checkpoint.weight_sources import ReleasedSource, find_source
 from ppocr_ext.checkpoint.weights import load_weights
 from ppocr_ext.config import Config, load, read_old_charset
 from ppocr_ext.config.global_keys import shown
@@ -49,20 +49,21 @@ def require_recorded(config: Config, path: str | Path) -> None:
     """
     name = str(path)
     record = _records(config).get(name)
-    if record is None or not is_official(name):
+    source = find_source(name) if record is not None else None
+    if record is None or source is None:
         return
-    file = fetch(table()[name])
-    digest = digest_of(table()[name])
-    if digest != record["sha256"]:
+    file = source.file
+    if source.digest != record["sha256"]:
         raise WeightsError(
-            f"{file}: the digest is {digest}, but the run of this config loaded {name} with {record['sha256']} "
-            f"({config.where(_KEY)}). Fix: put the file with that digest there, or take {_KEY} out of the config.",
+            f"{file}: the digest is {source.digest} ({source.place}), but the run of this config loaded {name} with "
+            f"{record['sha256']} ({record.get('source')}; {config.where(_KEY)}). Fix: put the file with that digest "
+            f"there, or take {_KEY} out of the config.",
             code="digest_mismatch",
         )
 
 
 def official_records(config: Config, loaded: Iterable[str], checkpoint: Path | None) -> Records:
-    """Return digest, address and source of the official weights that a run uses, by name.
+    """Return digest and source of the official weights and released models that a run uses, by name.
 
     A resumed run keeps the records of its first start.
 
@@ -71,15 +72,7 @@ def official_records(config: Config, loaded: Iterable[str], checkpoint: Path | N
         loaded: names and paths of the loaded weights.
         checkpoint: prefix of the checkpoint to resume, if any.
     """
-    records = {
-        name: {
-            "sha256": digest_of(table()[name]),
-            "address": table()[name].address,
-            "source": table()[name].source,
-        }
-        for name in loaded
-        if is_official(name)
-    }
+    records = {name: source.record for name in loaded if (source := find_source(name)) is not None}
     before = dict(_records(config))
     if checkpoint is not None and (file := checkpoint.parent / "config.yml").is_file():
         with suppress(ConfigError):  # the file may be somebody else's
@@ -174,7 +167,7 @@ def _load(
 ) -> WeightMatch:
     """Load the weights at ``path`` into ``network``; ``part`` is the config section of their ``pretrained_dict``."""
     require_recorded(context.config, path)
-    if not is_official(str(path)):
+    if find_source(str(path)) is None:
         LOG.info("%s", checkpoint_line(path))
     old, is_assumed = _dictionary_of(context, str(path), part)
     return load_weights(
@@ -191,7 +184,8 @@ def _load(
 def _dictionary_of(context: RunContext, path: str, part: str | None) -> tuple[Charset | None, bool]:
     """Return the dictionary of the weights at ``path`` (None if it is unknown), and whether it is a guess.
 
-    For official weights with an unknown dictionary, the dictionary of their official config is taken as a guess.
+    A released model has its dictionary. For official weights with an unknown dictionary, that of their official config
+    is taken as a guess.
 
     Raises:
         CharsetError: the dictionary cannot be read.
@@ -201,9 +195,12 @@ def _dictionary_of(context: RunContext, path: str, part: str | None) -> tuple[Ch
     if dictionary:
         where = f"{context.config.where(key)}: {key}"
         return read_old_charset(dictionary, context.config, context.host.find_file, where), False
-    if context.old_charset is not None or not is_official(path):
+    source = find_source(path)
+    if context.old_charset is not None or source is None:
         return context.old_charset, False
-    entry = table()[path]
+    if isinstance(source, ReleasedSource):
+        return source.charset(), False
+    entry = source.entry
     listed = entry.dictionary or entry.config_dictionary
     charset = read_old_charset(listed, context.config, context.host.find_file, path)
     return charset, entry.dictionary is None

@@ -27,7 +27,8 @@ from waiting import HANG
 
 from ppocr_ext.checkpoint import official_weights
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
-from ppocr_ext.checkpoint.official_weights import OfficialWeights, fetch, official, official_file, table
+from ppocr_ext.checkpoint.official_weights import OfficialWeights, fetch, official, table
+from ppocr_ext.checkpoint.weight_sources import OfficialSource, find_source
 from ppocr_ext.cli.main import main
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.io.resources import CACHE_VARIABLE
@@ -344,16 +345,19 @@ def test_a_cache_folder_that_cannot_be_made(entry, tmp_path, monkeypatch):
 
 def test_a_file_of_the_user_goes_first(entry, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert official_file("my/best_accuracy") is None
+    assert find_source("my/best_accuracy") is None
     monkeypatch.setitem(table(), entry.name, entry)
-    folder = tmp_path / entry.name  # as PaddleX unpacks an inference model
+    folder = tmp_path / entry.name
     folder.mkdir()
-    (folder / "inference.pdiparams").write_bytes(b"")
-    assert official_file(entry.name) == entry.file
+    assert find_source(entry.name) == OfficialSource(entry)
+    assert find_source(entry.name).file == entry.file
     (folder / "latest.pdparams").write_bytes(b"mine")
-    assert official_file(entry.name) is None
+    assert find_source(entry.name) is None
     (tmp_path / "PP-OCRv6_tiny_rec.pdparams").write_bytes(b"mine")
-    assert official_file("PP-OCRv6_tiny_rec") is None
+    assert find_source("PP-OCRv6_tiny_rec") is None
+    published = entry.file.with_name(f"{entry.name}_pretrained.pdparams")  # put there by hand
+    entry.file.rename(published)
+    assert entry.file == published and entry.is_here
 
 
 def test_the_table_is_whole():

@@ -1,0 +1,192 @@
+"""Turn a released inference model into weights of the network that trains: ``NAME.pdparams`` with official names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import paddle
+
+from ppocr_ext.base.parts import MULTI_HEAD
+from ppocr_ext.charset import Charset
+from ppocr_ext.checkpoint.files import tensors_to_bytes
+from ppocr_ext.config import Config, load
+from ppocr_ext.config.derive import with_class_counts
+from ppocr_ext.data.preprocessing import read_preprocessing
+from ppocr_ext.errors import WeightsError
+from ppocr_ext.inference.comparison import distance, text_inputs
+from ppocr_ext.inference.formats import FORMATS
+from ppocr_ext.inference.graph_file import read_graph
+from ppocr_ext.inference.graph_units import units_of
+from ppocr_ext.inference.released import ReleasedModel
+from ppocr_ext.io.atomic import atomic_writer, write_text
+from ppocr_ext.io.resources import cache_folder, config_root
+from ppocr_ext.messages import LOG
+from ppocr_ext.modeling import build_model
+from ppocr_ext.modeling.restore import Match, Unit, fill, match_units
+
+_OTHER_CONFIGS = {"ch_SVTRv2_rec": "svtrv2/teacher.yml", "ch_RepSVTR_rec": "svtrv2/student.yml"}
+_SAME = 1e-3  # the largest difference of probabilities; released models differed by 4e-5 (docs/results.md)
+_FORMAT = 1  # of converted files; a change converts them again
+
+
+@dataclass(frozen=True)
+class Converted:
+    """A released model in the form that trains.
+
+    Attributes:
+        file: the ``.pdparams``; of a network with a CTC head alone.
+        config: the shipped config of the network, such as ``pp-ocr/v6_small.yml``.
+        classes: CTC classes, with the blank.
+    """
+
+    file: Path
+    config: str
+    classes: int
+
+
+def config_of(name: str) -> str | None:
+    """Return the shipped config of an official model, as a path in ``configs/``; None if there is none."""
+    network = name.partition("PP-OCR")[2].removesuffix("_rec")
+    file = _OTHER_CONFIGS.get(name, f"pp-ocr/{network}.yml")
+    return file if (config_root() / file).is_file() else None
+
+
+def ctc_alone(architecture: Config) -> dict[str, Any]:
+    """Return a section ``Architecture`` without the branches that only guide the training of CTC.
+
+    A released inference model has no such branch. With ``use_guide`` in the neck only those train the backbone, so it
+    is switched off.
+
+    Args:
+        architecture: of one recogniser, with a CTC head or a MultiHead.
+    """
+    plain: dict[str, Any] = architecture.thaw()
+    if plain["Head"]["name"] == MULTI_HEAD:
+        plain["Head"]["head_list"] = [each for each in plain["Head"]["head_list"] if "CTCHead" in each]
+        for entry in plain["Head"]["head_list"]:
+            neck = entry["CTCHead"].get("Neck") or {}
+            if "use_guide" in neck:
+                neck["use_guide"] = False
+    return plain
+
+
+def converted(model: ReleasedModel, trusted: bool = False) -> Converted:
+    """Return the weights of a released model in the form that trains, from the cache folder if they are there.
+
+    Args:
+        model: the files.
+        trusted: run a model that is not known, to compare its outputs with those of the network.
+
+    Raises:
+        WeightsError: the files are damaged, or the model is of a network that this package does not have.
+    """
+    file = cache_folder("weights") / "converted" / f"{model.digest}.{_FORMAT}.pdparams"
+    facts = file.with_suffix(".json")
+    if not file.is_file() or not facts.is_file():
+        result = convert(model, file, trusted=trusted)
+        write_text(facts, json.dumps({"config": result.config, "classes": result.classes}))
+    return Converted(file, **json.loads(facts.read_text(encoding="utf-8")))
+
+
+def convert(model: ReleasedModel, file: Path, *, trusted: bool = False) -> Converted:
+    """Write the weights of a released model in the form that trains; the arguments are those of :func:`converted`."""
+    units = units_of(read_graph(model.graph, model.weights))
+    linear = next((unit for unit in reversed(units) if unit.kind == "linear"), None)
+    if linear is None:
+        raise WeightsError(
+            f"{model.graph} has no classifier, so it is no text recogniser. Fix: give a model such as "
+            "PP-OCRv6_small_rec.",
+            code="not_a_recogniser",
+        )
+    classes = linear.kernel.shape[1]
+    name, network, match = _matching_network(model, units, classes)
+    filled = set(fill(match.pairs))
+    if model.is_known or trusted:
+        _compare(model, network, _image_shape(load(config_root() / name)))
+    else:
+        LOG.warning(
+            "%s: its outputs were not compared with those of the network, since this runs a program of somebody else. "
+            "`ppocr-ext weights convert %s --trust-model` does it.",
+            model.source,
+            model.graph,
+        )
+    state = {
+        # no output depends on the others, which official weights have
+        key: tensor if key in filled else paddle.zeros_like(tensor)
+        for key, tensor in network.state_dict().items()
+    }
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_writer(file) as stream:
+        stream.write(tensors_to_bytes(state))
+    LOG.info("%s: %d entries of %s, %s classes", model.source, len(filled), name, f"{classes:,}")
+    return Converted(file, name, classes)
+
+
+def _matching_network(
+    model: ReleasedModel, units: list[Unit], classes: int
+) -> tuple[str, paddle.nn.Layer, Match]:
+    """Return the shipped config whose network has these units, the network and the match.
+
+    Raises:
+        WeightsError: there is none; the message names the first layer of the nearest one that does not fit.
+    """
+    nearest, problem = -1, ""
+    for name in _candidates(model):
+        config = load(config_root() / name)
+        counted = with_class_counts(config, Charset(tuple(map(str, range(classes - 1)))))
+        network = build_model(ctc_alone(counted.at("Architecture")))
+        match = match_units(network, units, _image_shape(config))
+        if not match.problem:
+            return name, network, match
+        if len(match.pairs) > nearest:
+            nearest, problem = len(match.pairs), f"{name}: {match.problem}"
+    raise WeightsError(
+        f"{model.graph} is none of the networks that can be trained here. The nearest is {problem}.\n"
+        "Fix: give the inference model of a recogniser in docs/weights.md, graph and weights of one download.",
+        code="other_network",
+    )
+
+
+def _candidates(model: ReleasedModel) -> Iterator[str]:
+    """Yield the shipped configs of single recognisers: that of the model's name alone, or all."""
+    known = config_of(model.name or "")
+    if known is not None:
+        yield known
+        return
+    networks = sorted((config_root() / "pp-ocr").glob("v?_*[!a].yml"), reverse=True)  # not v3_data.yml
+    yield from (f"pp-ocr/{file.name}" for file in networks)
+    yield from _OTHER_CONFIGS.values()
+
+
+def _image_shape(config: Config) -> tuple[int, int, int]:
+    """Return [C, H, W] of the images of a shipped config in evaluation."""
+    steps = read_preprocessing(config, "Eval")
+    assert steps is not None  # shipped configs resize their images
+    return steps.sizes[0]
+
+
+@paddle.no_grad()
+def _compare(model: ReleasedModel, network: paddle.nn.Layer, image_shape: tuple[int, int, int]) -> None:
+    """Check that model and network compute the same from drawn text.
+
+    Raises:
+        WeightsError: they do not.
+    """
+    runner = next(iter(FORMATS[model.form].openers.values()))(model.files, threads=None)
+    images = text_inputs((2, *image_shape))
+    (name,) = runner.shapes
+    expected = np.asarray(runner({name: images})[0])
+    found = network(paddle.to_tensor(images)).numpy()
+    difference = distance(expected, found)
+    LOG.info("%s: the largest difference of probabilities is %.1e", model.source, difference)
+    if difference > _SAME:
+        raise WeightsError(
+            f"{model.graph}: with its weights, the network computes other probabilities than the model (difference "
+            f"{difference:.1e}, at most {_SAME:.0e} is expected). Fix: get graph and weights of one download.",
+            code="other_network",
+        )

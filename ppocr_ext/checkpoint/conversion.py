@@ -39,7 +39,7 @@ class Converted:
     """A released model in the form that trains.
 
     Attributes:
-        file: the ``.pdparams``; of a network with a CTC head alone.
+        file: the ``.pdparams``, of a network with a CTC head alone and ``fused: true``.
         config: the shipped config of the network, such as ``pp-ocr/v6_small.yml``.
         classes: CTC classes, with the blank.
     """
@@ -57,10 +57,10 @@ def config_of(name: str) -> str | None:
 
 
 def ctc_alone(architecture: Config) -> dict[str, Any]:
-    """Return a section ``Architecture`` without the branches that only guide the training of CTC.
+    """Return a section ``Architecture`` for the weights of a released inference model.
 
-    A released inference model has no such branch. With ``use_guide`` in the neck only those train the backbone, so it
-    is switched off.
+    Such a model has no branches that only guide the training of CTC. With ``use_guide`` in the neck only those train
+    the backbone, so it is switched off. Convolutions are in one piece.
 
     Args:
         architecture: of one recogniser, with a CTC head or a MultiHead.
@@ -72,7 +72,7 @@ def ctc_alone(architecture: Config) -> dict[str, Any]:
             neck = entry["CTCHead"].get("Neck") or {}
             if "use_guide" in neck:
                 neck["use_guide"] = False
-    return plain
+    return {**plain, "fused": True}
 
 
 def converted(model: ReleasedModel, trusted: bool = False) -> Converted:

@@ -7,6 +7,8 @@ Keys of ``Architecture``:
     Transform, Backbone, Neck, Head: the parts; each has a ``name``.
     in_channels: channels of the image (3).
     return_all_feats: return ``backbone_out``, ``neck_out`` and ``head_out``; losses with a ``key`` need them.
+    fused: train with convolutions in one piece, as inference models have them: no parallel branches, no BatchNorm in
+        the backbone (false; true if the weights are a released inference model).
     pretrained_dict: dictionary of ``Global.pretrained_model``, if it differs.
     Models: the sub-models of a DistillationModel: name → the keys above and below.
     Models.NAME.freeze_params: the sub-model stays in evaluation mode and is not trained (false).

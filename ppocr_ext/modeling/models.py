@@ -12,6 +12,7 @@ from paddle import Tensor, nn
 
 from ppocr_ext.config import plain_copy
 from ppocr_ext.errors import ConfigError, ModelError
+from ppocr_ext.modeling.backbones.conv_parts import fuse_in_place
 from ppocr_ext.modeling.head_request import (
     EVAL,
     TRAIN,
@@ -31,7 +32,7 @@ class BaseModel(nn.Layer):
 
     Args:
         config: ``Transform``, ``Backbone``, ``Neck`` and ``Head`` (each may be missing or null), ``in_channels`` of the
-            image (3), ``return_all_feats``; not changed.
+            image (3), ``return_all_feats``, ``fused``; not changed.
 
     Attributes:
         train_request: the outputs of the head in train mode; see :meth:`using`.
@@ -65,6 +66,8 @@ class BaseModel(nn.Layer):
                     code="missing_attribute",
                 )
             channels = getattr(layer, "out_channels", None)
+        if parts.get("fused", False):
+            fuse_in_place(self)
         self.return_all_feats = bool(parts.get("return_all_feats", False))
         self.train_request: HeadRequest = TRAIN
         self.eval_request: HeadRequest = EVAL
@@ -161,6 +164,7 @@ def model_keys(
     Neck: Any = None,  # noqa: N803
     Head: Any = None,  # noqa: N803
     return_all_feats: Any = None,
+    fused: Any = None,
     name: Any = None,
     freeze_params: Any = None,
     pretrained: Any = None,

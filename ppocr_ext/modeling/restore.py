@@ -1,8 +1,6 @@
 """Fill a network with the weights of an exported one: its convolutions, norms and linear layers, in their order.
 
-An export folds parallel convolutions and BatchNorms into single convolutions. Each block that can be folded has
-``fused()``, and beside it ``restore``, the way back: one branch gets the kernel, and the network computes the same in
-eval mode.
+An export folds parallel convolutions and BatchNorms into single convolutions, so the network has ``fused: true``.
 """
 
 from __future__ import annotations
@@ -15,15 +13,21 @@ import numpy as np
 import paddle
 from paddle import Tensor, nn
 
-_NORMS = (nn.BatchNorm1D, nn.BatchNorm2D)
+from ppocr_ext.modeling.backbones.pplcnet import LearnableAffine
+
 _CONVOLUTIONS = (nn.Conv1D, nn.Conv2D)
+_NORMS = (nn.BatchNorm1D, nn.BatchNorm2D)
 _KINDS = {
     "conv": _CONVOLUTIONS,
     "norm": _NORMS,
     "layer_norm": (nn.LayerNorm,),
     "linear": (nn.Linear,),
+    "affine": (LearnableAffine,),
     "rnn": (nn.LSTM,),
 }
+
+
+_EPSILON = 1e-5  # of all BatchNorms of PaddleOCR's networks
 
 
 class Norm(NamedTuple):
@@ -40,7 +44,7 @@ class Unit:
     """A layer with weights in a graph; see :func:`ppocr_ext.inference.graph_units.units_of`.
 
     Attributes:
-        kind: a key of ``_KINDS``, or ``"affine"``: one factor and one shift for all channels.
+        kind: a key of ``_KINDS``. An affine has one factor and one shift for all channels.
         name: the name of its first array in the file.
         kernel: of a convolution [O, I, kH, kW] or a linear layer [I, O]; the factor of a norm or an affine.
         bias: [O]; None without one.
@@ -84,20 +88,44 @@ def match_units(network: nn.Layer, units: Iterable[Unit], image_shape: tuple[int
     """
     left = iter(units)
     pairs: list[tuple[str, nn.Layer, Unit]] = []
-    pending: Unit | None = None  # of a convolution whose BatchNorm comes next
-    for name, layer in _executed(network, image_shape):
-        if isinstance(layer, _NORMS) and pending is not None:
-            unit, pending = pending, None
+    norm: Unit | None = None  # that of the convolution before
+    order = _executed(network, image_shape)
+    for (name, layer), (_, after) in zip(order, [*order[1:], ("", None)], strict=True):
+        if norm is not None:
+            unit, norm = norm, None
         else:
             found = next(left, None)
             if found is None or not _fits(layer, found):
                 return Match(pairs, f"{name}: expected {_described(layer)}, found {found or 'nothing more'}")
             unit = found
-            if isinstance(layer, _CONVOLUTIONS) and (layer.bias is None or unit.norm is not None):
-                pending = unit
+            if unit.kind == "conv":
+                unit, norm = _with_norm(unit) if isinstance(after, _NORMS) else (_folded(unit), None)
         pairs.append((name, layer, unit))
     found = next(left, None)
     return Match(pairs, "" if found is None else f"the network has no layer for {found}")
+
+
+def _with_norm(unit: Unit) -> tuple[Unit, Unit]:
+    """Return a convolution and its BatchNorm; one that was folded into it only adds the bias."""
+    if unit.norm is not None:
+        return unit, Unit("norm", unit.name, unit.norm.factor, norm=unit.norm)
+    one = np.ones(len(unit.kernel), np.float32)
+    shift = 0 * one if unit.bias is None else unit.bias
+    norm = Norm(one, shift, 0 * one, one - np.float32(_EPSILON))
+    return Unit("conv", unit.name, unit.kernel), Unit("norm", unit.name, one, norm=norm)
+
+
+def _folded(unit: Unit) -> Unit:
+    """Return a convolution with its BatchNorm and affine folded in."""
+    kernel, bias = unit.kernel, np.zeros(len(unit.kernel)) if unit.bias is None else unit.bias
+    if unit.norm is not None:
+        factor = unit.norm.factor / np.sqrt(unit.norm.variance + _EPSILON)
+        kernel = kernel * factor.reshape([-1, *[1] * (kernel.ndim - 1)])
+        bias = unit.norm.shift + (bias - unit.norm.mean) * factor
+    if unit.affine is not None:
+        factor, shift = unit.affine
+        kernel, bias = kernel * factor, bias * factor + shift
+    return Unit("conv", unit.name, kernel, bias)
 
 
 @paddle.no_grad()
@@ -110,9 +138,22 @@ def fill(pairs: Iterable[tuple[str, nn.Layer, Unit]]) -> list[str]:
     """
     filled = []
     for name, layer, unit in pairs:
-        _put(layer, unit)
+        for tensor, value in _values(layer, unit):
+            tensor.set_value(np.asarray(value, np.float32).reshape(tensor.shape))
         filled += [f"{name}.{each}" for each in layer.state_dict()]
-    return list(dict.fromkeys(filled))
+    return filled
+
+
+def _values(layer: Any, unit: Unit) -> Iterable[tuple[Tensor, Any]]:
+    """Return the tensors of a layer with their values."""
+    if unit.norm is not None and unit.kind == "norm":
+        return zip((layer.weight, layer.bias, layer._mean, layer._variance), unit.norm, strict=True)
+    if unit.kind == "rnn":
+        return zip(layer.parameters(), unit.arrays, strict=True)
+    pairs = [(_kernel_of(layer), unit.kernel)]
+    if layer.bias is not None:
+        pairs.append((layer.bias, np.zeros(layer.bias.shape) if unit.bias is None else unit.bias))
+    return pairs
 
 
 def _executed(network: nn.Layer, image_shape: tuple[int, int, int]) -> list[tuple[str, nn.Layer]]:
@@ -130,28 +171,20 @@ def _executed(network: nn.Layer, image_shape: tuple[int, int, int]) -> list[tupl
 
 
 def _leaves(layer: nn.Layer, prefix: str) -> Iterator[tuple[str, nn.Layer]]:
-    """Yield the layers that are restored as a whole, by name."""
+    """Yield the layers that have weights of their own, by name."""
     for name, child in layer.named_children():
-        if hasattr(child, "restore") or not list(child.children()) or isinstance(child, nn.LSTM):
-            if child.parameters():
-                yield f"{prefix}{name}", child
-            # the activation of a folded block may have an affine of its own, which the graph keeps
-            child = getattr(child, "act", None)
-            name = f"{name}.act"
-        if isinstance(child, nn.Layer):
+        if _kind_of(child) is not None:
+            yield f"{prefix}{name}", child
+        else:
             yield from _leaves(child, f"{prefix}{name}.")
 
 
-def _kind_of(layer: Any) -> str:
-    if hasattr(layer, "restore"):
-        return str(layer.unit_kind)
-    return next(
-        (kind for kind, classes in _KINDS.items() if isinstance(layer, classes)), type(layer).__name__
-    )
+def _kind_of(layer: nn.Layer) -> str | None:
+    return next((kind for kind, classes in _KINDS.items() if isinstance(layer, classes)), None)
 
 
 def _kernel_of(layer: Any) -> Tensor | None:
-    return getattr(getattr(layer, "main_conv", layer), "weight", None)
+    return getattr(layer, "scale" if isinstance(layer, LearnableAffine) else "weight", None)
 
 
 def _described(layer: nn.Layer) -> str:
@@ -160,44 +193,5 @@ def _described(layer: nn.Layer) -> str:
 
 
 def _fits(layer: nn.Layer, unit: Unit) -> bool:
-    if _kind_of(layer) != unit.kind or (unit.affine is not None and not hasattr(layer, "lab")):
-        return False
     kernel = _kernel_of(layer)
-    return kernel is None or unit.kernel.size == kernel.size
-
-
-def _put(layer: Any, unit: Unit) -> None:
-    if hasattr(layer, "restore"):
-        layer.restore(unit)
-    elif isinstance(layer, _NORMS):
-        put_norm(layer, unit.norm or identity_norm(layer, unit.bias))
-    elif unit.kind == "rnn":
-        for parameter, array in zip(layer.parameters(), unit.arrays, strict=True):
-            put(parameter, array)
-    else:
-        put(layer.weight, unit.kernel)
-        if layer.bias is not None:
-            put(layer.bias, np.zeros(layer.bias.shape) if unit.bias is None else unit.bias)
-
-
-def put(parameter: Tensor, array: Any) -> None:
-    """Assign an array of the same size."""
-    parameter.set_value(np.asarray(array, np.float32).reshape(parameter.shape))
-
-
-def put_norm(norm: nn.Layer, values: Any) -> None:
-    """Fill a BatchNorm with a :class:`Norm`."""
-    for tensor, value in zip((norm.weight, norm.bias, norm._mean, norm._variance), values, strict=True):
-        put(tensor, value)
-
-
-def identity_norm(norm: nn.Layer, bias: Any = None) -> Norm:
-    """Return the values with which a BatchNorm adds only ``bias`` [C] in eval mode."""
-    one = np.ones(norm.weight.shape, np.float32)
-    return Norm(one, 0 * one if bias is None else bias, 0 * one, one - np.float32(norm._epsilon))
-
-
-def zero_norm(norm: nn.Layer) -> Norm:
-    """Return the values with which a BatchNorm returns 0 in eval mode."""
-    one = np.ones(norm.weight.shape, np.float32)
-    return Norm(0 * one, 0 * one, 0 * one, one)
+    return _kind_of(layer) == unit.kind and (kernel is None or unit.kernel.size == kernel.size)

@@ -6,7 +6,6 @@ import copy
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-import numpy as np
 import paddle
 import paddle.nn.functional as F
 from paddle import ParamAttr, Tensor, nn
@@ -15,7 +14,6 @@ from paddle.regularizer import L2Decay
 
 from ppocr_ext.errors import ModelError
 from ppocr_ext.modeling.layers import per_channel
-from ppocr_ext.modeling.restore import Unit, identity_norm, put, put_norm
 
 Activation = Callable[[Tensor], Tensor]
 Stride = int | tuple[int, int]
@@ -45,7 +43,6 @@ class NormedConv(nn.Layer):
         norm_decay: weight decay of the BatchNorm, 0 in most of PP-OCR's networks; None for the optimizer's.
     """
 
-    unit_kind = "conv"
     names = ("conv", "bn")
     first_kernel: Callable[[], Initializer | None] = KaimingNormal
     norm_decay: float | None = 0.0
@@ -90,26 +87,16 @@ class NormedConv(nn.Layer):
         features = getattr(self, of_norm)(getattr(self, of_conv)(images))
         return features if self.act is None else self.act(features)
 
-    @property
-    def main_conv(self) -> nn.Conv2D:
-        """The convolution, whose kernel has the shape of the folded one."""
-        return getattr(self, self.names[0])
-
     def kernel_and_bias(self) -> tuple[Tensor, Tensor]:
         """Return the kernel [O, I, k, k] and bias [O] of one convolution that equals both layers in eval mode."""
-        factor, shift = affine(getattr(self, self.names[1]))
-        return self.main_conv.weight * factor.reshape([-1, 1, 1, 1]), shift
+        conv, norm = (getattr(self, name) for name in self.names)
+        factor, shift = affine(norm)
+        return conv.weight * factor.reshape([-1, 1, 1, 1]), shift
 
     def fused(self) -> nn.Layer:
         """Return one convolution, followed by the activation."""
-        conv = conv_like(self.main_conv, *self.kernel_and_bias())
+        conv = conv_like(getattr(self, self.names[0]), *self.kernel_and_bias())
         return conv if self.act is None else nn.Sequential(conv, _Function(self.act))
-
-    def restore(self, unit: Unit) -> None:
-        """Take the weights of a folded convolution, or of one with its BatchNorm."""
-        norm = getattr(self, self.names[1])
-        put(self.main_conv.weight, unit.kernel)
-        put_norm(norm, unit.norm or identity_norm(norm, unit.bias))
 
 
 class DecayedConv(NormedConv):
@@ -259,8 +246,6 @@ class SummedDepthwise(nn.Layer):
         bias: whether the 1x1 convolution has one.
     """
 
-    unit_kind = "conv"
-
     def __init__(self, dim: int, conv: type[NormedConv], bias: bool) -> None:
         super().__init__()
         self.conv = conv(dim, dim, 3, groups=dim)
@@ -276,11 +261,6 @@ class SummedDepthwise(nn.Layer):
             scaled = scaled + per_channel(self.conv1.bias, images)
         return self.bn(self.conv(images) + scaled)
 
-    @property
-    def main_conv(self) -> nn.Conv2D:
-        """The 3x3 convolution, whose kernel has the shape of the folded one."""
-        return self.conv.main_conv
-
     def fused(self) -> nn.Conv2D:
         """Return one 3x3 depthwise convolution that is equal to all of it in eval mode."""
         kernel, bias = self.conv.kernel_and_bias()
@@ -288,16 +268,8 @@ class SummedDepthwise(nn.Layer):
         if self.conv1.bias is not None:
             bias = bias + self.conv1.bias
         factor, shift = affine(self.bn)
-        return conv_like(self.main_conv, kernel * factor.reshape([-1, 1, 1, 1]), bias * factor + shift)
-
-    def restore(self, unit: Unit) -> None:
-        """Take the weights of the folded convolution: the 1x1 convolution is 0, the 3x3 one has the rest."""
-        dim, size = unit.kernel.shape[0], unit.kernel.shape[-1]
-        identity = identity_kernel(dim, dim, size).numpy()
-        self.conv.restore(Unit("conv", unit.name, unit.kernel - identity))
-        for parameter in self.conv1.parameters():
-            put(parameter, np.zeros(parameter.shape))
-        put_norm(self.bn, identity_norm(self.bn, unit.bias))
+        conv = getattr(self.conv, self.conv.names[0])
+        return conv_like(conv, kernel * factor.reshape([-1, 1, 1, 1]), bias * factor + shift)
 
 
 @paddle.no_grad()
@@ -308,17 +280,19 @@ def reparameterized(network: Network) -> Network:
     """
     fused = copy.deepcopy(network)
     fused.eval()
-    _fuse_below(fused)
+    fuse_in_place(fused)
     fused.eval()
     return fused
 
 
-def _fuse_below(layer: nn.Layer) -> None:
+@paddle.no_grad()
+def fuse_in_place(layer: nn.Layer) -> None:
+    """Replace every layer below ``layer`` that has a method `fused` by its result."""
     for name, child in list(layer.named_children()):
         if hasattr(child, "fused"):
             layer.add_sublayer(name, child.fused())  # takes the child's place under its name
         else:
-            _fuse_below(child)
+            fuse_in_place(child)
 
 
 class FoldableBackbone(nn.Layer):
@@ -338,7 +312,7 @@ class FoldableBackbone(nn.Layer):
     def rep(self) -> None:
         """Fold the branches of this network in place; PaddleOCR's export calls this method."""
         if not self.is_repped:
-            _fuse_below(self)
+            fuse_in_place(self)
             self.is_repped = True
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import paddle
 import paddle.nn.functional as F
 from paddle import ParamAttr, Tensor, nn
@@ -30,7 +29,6 @@ from ppocr_ext.modeling.backbones.conv_parts import (
 from ppocr_ext.modeling.backbones.pphgnet import HGStem
 from ppocr_ext.modeling.layers import eager_on_cpu
 from ppocr_ext.modeling.recompute import Recomputable
-from ppocr_ext.modeling.restore import Unit, put, put_norm, zero_norm
 from ppocr_ext.registry import BACKBONES
 
 # kernel, input channels, output channels, stride, squeeze-and-excitation of each block, by stage
@@ -56,8 +54,6 @@ class LearnableAffine(nn.Layer):
         lr_mult: learning rate multiplier of both.
     """
 
-    unit_kind = "affine"
-
     def __init__(self, lr_mult: float) -> None:
         super().__init__()
         self.scale = self.create_parameter([1], ParamAttr(initializer=Constant(1.0), learning_rate=lr_mult))
@@ -72,11 +68,6 @@ class LearnableAffine(nn.Layer):
         return self.scale.astype(images.dtype).expand(shape) * images + self.bias.astype(images.dtype).expand(
             shape
         )
-
-    def restore(self, unit: Unit) -> None:
-        """Take factor and shift of a graph."""
-        put(self.scale, unit.kernel)
-        put(self.bias, unit.bias)
 
 
 class AffineHardswish(nn.Layer):
@@ -105,8 +96,6 @@ class RepConv(nn.Layer):
         lr_mult: learning rate multiplier.
         affine_lr: further multiplier of the affine blocks.
     """
-
-    unit_kind = "conv"
 
     def __init__(
         self,
@@ -143,14 +132,9 @@ class RepConv(nn.Layer):
         others = [branch for branch in (self.identity, self.conv_1x1) if branch is not None]
         return [*others, *self.conv_kxk]
 
-    @property
-    def main_conv(self) -> nn.Conv2D:
-        """The first convolution, whose kernel has the shape of the folded one."""
-        return self.conv_kxk[0].main_conv
-
     def fused(self) -> nn.Layer:
         """Return one convolution that equals all branches and the affine, followed by the activation."""
-        model = self.main_conv
+        model = self.conv_kxk[0].conv
         size = model._kernel_size[0]
         groups = model._groups
         kernel = paddle.zeros_like(model.weight)
@@ -165,16 +149,6 @@ class RepConv(nn.Layer):
             bias = bias + shift
         fused = conv_like(model, kernel * self.lab.scale, bias * self.lab.scale + self.lab.bias)
         return fused if self.act is None else nn.Sequential(fused, self.act)
-
-    def restore(self, unit: Unit) -> None:
-        """Take the weights of the folded convolution: one branch has them, the others return 0 and never learn."""
-        first, *others = self.conv_kxk
-        first.restore(Unit("conv", unit.name, unit.kernel, unit.bias))
-        for branch in [*others, *([] if self.conv_1x1 is None else [self.conv_1x1])]:
-            put_norm(branch.bn, zero_norm(branch.bn))
-        if self.identity is not None:
-            put_norm(self.identity, zero_norm(self.identity))
-        self.lab.restore(Unit("affine", unit.name, *(unit.affine or (np.ones(1), np.zeros(1)))))
 
 
 class LCNetV3Block(Recomputable):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import paddle
 from ppocr_ext.base.parts import MULTI_HEAD
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.files import tensors_to_bytes
+from ppocr_ext.checkpoint.official_weights import config_of, table
 from ppocr_ext.config import Config, load
 from ppocr_ext.config.derive import with_class_counts
 from ppocr_ext.data.preprocessing import read_preprocessing
@@ -27,9 +27,10 @@ from ppocr_ext.io.atomic import atomic_writer, write_text
 from ppocr_ext.io.resources import cache_folder, config_root
 from ppocr_ext.messages import LOG
 from ppocr_ext.modeling import build_model
+from ppocr_ext.modeling.backbones.conv_parts import FrameBackbone
 from ppocr_ext.modeling.restore import Match, Unit, fill, match_units
+from ppocr_ext.registry import BACKBONES
 
-_OTHER_CONFIGS = {"ch_SVTRv2_rec": "svtrv2/teacher.yml", "ch_RepSVTR_rec": "svtrv2/student.yml"}
 _SAME = 1e-3  # the largest difference of probabilities; released models differed by 4e-5 (docs/results.md)
 _FORMAT = 1  # of converted files; a change converts them again
 
@@ -49,18 +50,11 @@ class Converted:
     classes: int
 
 
-def config_of(name: str) -> str | None:
-    """Return the shipped config of an official model, as a path in ``configs/``; None if there is none."""
-    network = name.partition("PP-OCR")[2].removesuffix("_rec")
-    file = _OTHER_CONFIGS.get(name, f"pp-ocr/{network}.yml")
-    return file if (config_root() / file).is_file() else None
-
-
 def ctc_alone(architecture: Config) -> dict[str, Any]:
     """Return a section ``Architecture`` for the weights of a released inference model.
 
     Such a model has no branches that only guide the training of CTC. With ``use_guide`` in the neck only those train
-    the backbone, so it is switched off. Convolutions are in one piece.
+    the backbone, so it is switched off. Convolutions are in one piece, and there is a frame for 8 pixels.
 
     Args:
         architecture: of one recogniser, with a CTC head or a MultiHead.
@@ -72,6 +66,9 @@ def ctc_alone(architecture: Config) -> dict[str, Any]:
             neck = entry["CTCHead"].get("Neck") or {}
             if "use_guide" in neck:
                 neck["use_guide"] = False
+    backbone = BACKBONES.get(plain["Backbone"]["name"])
+    if isinstance(backbone, type) and issubclass(backbone, FrameBackbone):
+        plain["Backbone"]["train_frames"] = "width"
     return {**plain, "fused": True}
 
 
@@ -152,15 +149,11 @@ def _matching_network(
     )
 
 
-def _candidates(model: ReleasedModel) -> Iterator[str]:
-    """Yield the shipped configs of single recognisers: that of the model's name alone, or all."""
+def _candidates(model: ReleasedModel) -> list[str]:
+    """Return the shipped configs of single recognisers: that of the model's name alone, or all."""
     known = config_of(model.name or "")
-    if known is not None:
-        yield known
-        return
-    networks = sorted((config_root() / "pp-ocr").glob("v?_*[!a].yml"), reverse=True)  # not v3_data.yml
-    yield from (f"pp-ocr/{file.name}" for file in networks)
-    yield from _OTHER_CONFIGS.values()
+    names = [known] if known is not None else map(config_of, table())
+    return [name for name in dict.fromkeys(names) if name is not None]
 
 
 def _image_shape(config: Config) -> tuple[int, int, int]:

@@ -24,7 +24,7 @@ from tqdm import tqdm
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.io.atomic import own_file, write_text
 from ppocr_ext.io.plain_pickle import PlainPickleError, load_plain_pickle
-from ppocr_ext.io.resources import CACHE_VARIABLE, cache_folder, file_digest
+from ppocr_ext.io.resources import CACHE_VARIABLE, cache_folder, config_root, file_digest
 from ppocr_ext.limits import read_at_most
 from ppocr_ext.messages import LOG, did_you_mean, near_match
 
@@ -36,6 +36,7 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
+_OTHER_CONFIGS = {"ch_SVTRv2_rec": "svtrv2/teacher.yml", "ch_RepSVTR_rec": "svtrv2/student.yml"}
 TIMEOUT = 30  # seconds without a byte
 CHUNK = 1 << 20
 DOWNLOAD_LIMIT = 4 << 30  # bytes
@@ -111,6 +112,13 @@ def table() -> dict[str, OfficialWeights]:
         )
         for name, entry in content["weights"].items()
     }
+
+
+def config_of(name: str) -> str | None:
+    """Return the shipped config of the network of an official model, as a path in ``configs/``; None without one."""
+    network = name.partition("PP-OCR")[2].removesuffix("_rec")
+    file = _OTHER_CONFIGS.get(name, f"pp-ocr/{network}.yml")
+    return file if (config_root() / file).is_file() else None
 
 
 def official(name: str) -> OfficialWeights:

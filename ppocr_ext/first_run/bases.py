@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ppocr_ext.base.parts import kind_of
 from ppocr_ext.charset import Charset
-from ppocr_ext.checkpoint.official_weights import OfficialWeights, is_official, official, table
+from ppocr_ext.checkpoint.official_weights import OfficialWeights, config_of, table
+from ppocr_ext.checkpoint.weight_sources import ReleasedSource, find_source
 from ppocr_ext.config import Config, load, resolve_charset
 from ppocr_ext.errors import DataError, PPOCRExtError
 from ppocr_ext.host.locate import locate_host
-from ppocr_ext.io.resources import config_root, find_config, find_file
+from ppocr_ext.io.resources import config_root, find_config, find_file, shipped_dictionaries
 from ppocr_ext.limits import read_text
 from ppocr_ext.messages import setting
 
 _SINGLE = "configs/quickstart/single.yml"
 _DISTILL = "configs/lines/distill.yml"
 _NEWEST = ("v5", "v4", "v3", "v2")  # generations of PP-OCR with weights and a published dictionary
-_OTHER_CONFIGS = {"ch_SVTRv2_rec": "svtrv2/teacher.yml", "ch_RepSVTR_rec": "svtrv2/student.yml"}
+_MODES = ("Train", "Eval")
+_PUBLISHED = "_pretrained"  # ends the names of published files
 
 
 @dataclass(frozen=True)
@@ -33,8 +36,9 @@ class Base:
         config: as it is loaded, of one recogniser or of a distillation.
         weights: ``Global.pretrained_model``; None: from nothing, or each sub-model has its own.
         charset: the dictionary of the weights; None: from nothing.
-        network: the section ``Architecture``, if no file has it.
+        sections: ``Architecture``, and ``Loss`` if it is another one too, if no file has them.
         missing: official weights that are not on this machine.
+        is_released: the weights are an inference model, which reads lines of any width.
     """
 
     name: str
@@ -42,8 +46,9 @@ class Base:
     config: Config
     weights: str | None = None
     charset: Charset | None = None
-    network: Mapping[str, Any] | None = None
+    sections: Mapping[str, Any] | None = None
     missing: tuple[str, ...] = ()
+    is_released: bool = False
 
     @property
     def is_distillation(self) -> bool:
@@ -67,23 +72,30 @@ def open_base(name: str, out: Path) -> Base:
     """Return the base that ``--base`` names.
 
     Args:
-        name: of official weights, the folder of a run, or a checkpoint beside the ``config.yml`` of its run.
+        name: of official weights, the path of a released model, the folder of a run, a checkpoint beside the
+            ``config.yml`` of its run, or a published file of official weights.
         out: the folder of the config that is written.
 
     Raises:
         PPOCRExtError: there is nothing of this name, or it cannot be used.
     """
-    if is_official(name):
-        return _official_base(official(name))
+    source = find_source(name)
+    if isinstance(source, ReleasedSource):
+        return _released_base(source)
+    if source is not None:
+        return _official_base(source.entry, source.entry.name)
     from ppocr_ext.run.recogniser import recogniser_config, single_recogniser  # imports Paddle
 
     path = Path(name)
     folder = path if path.is_dir() else path.parent
     prefix = name.removesuffix(".pdparams")
+    entry = table().get(Path(prefix).name.removesuffix(_PUBLISHED))
+    if entry is not None and Path(f"{prefix}.pdparams").is_file() and not (folder / "config.yml").is_file():
+        return _official_base(entry, prefix)
     if not path.is_dir() and not (Path(f"{prefix}.pdparams").is_file() and (folder / "config.yml").is_file()):
         raise DataError(
-            f"{name}: neither official weights, nor a run, nor a checkpoint with the config.yml of its run beside it. "
-            "Fix: give the folder of a run, or a name of `ppocr-ext weights list`.",
+            f"{name}: neither official weights, nor an inference model, nor a run, nor a checkpoint with the "
+            "config.yml of its run. Fix: give such a folder, or a name of `ppocr-ext weights list`.",
             code="no_run",
         )
     config = recogniser_config(folder, [] if path.is_dir() else [setting("Global.checkpoints", prefix)])
@@ -95,7 +107,9 @@ def open_base(name: str, out: Path) -> Base:
         return Base(f"the run {name}", files, config, weights, charset)
     network = _plain_network(single.at("Architecture"))
     joined = load(find_config(_SINGLE)).with_values({"Architecture": network, **_from_run(config)})
-    return Base(f"{sub_model} of the run {name}", (_SINGLE,), joined, weights, charset, network)
+    return Base(
+        f"{sub_model} of the run {name}", (_SINGLE,), joined, weights, charset, {"Architecture": network}
+    )
 
 
 def open_distillation(teacher: str, student: str, out: Path) -> Base:
@@ -132,7 +146,8 @@ def open_distillation(teacher: str, student: str, out: Path) -> Base:
         "Models": models,
     }
     base = load(find_config(_DISTILL)).with_values({"Architecture": network, **_from_run(teaching.config)})
-    return Base(title, (_DISTILL,), base, charset=teaching.charset, network=network, missing=missing)
+    sections = {"Architecture": network}
+    return Base(title, (_DISTILL,), base, charset=teaching.charset, sections=sections, missing=missing)
 
 
 def covering_weights(characters: Iterable[str]) -> list[tuple[OfficialWeights, float]]:
@@ -145,7 +160,7 @@ def covering_weights(characters: Iterable[str]) -> list[tuple[OfficialWeights, f
     covers = []
     for name, entry in table().items():
         file = _find_file(entry.dictionary or "")
-        if name.endswith("_mobile_rec") and file is not None and _config_of(name):
+        if name.endswith("_mobile_rec") and file is not None and config_of(name):
             known = set(read_text(file).splitlines())
             covers.append((entry, len(wanted & known) / max(1, len(wanted))))
 
@@ -158,27 +173,54 @@ def covering_weights(characters: Iterable[str]) -> list[tuple[OfficialWeights, f
     return sorted(covers, key=rank)
 
 
-def _official_base(entry: OfficialWeights) -> Base:
-    config_name = _config_of(entry.name)
+def _official_base(entry: OfficialWeights, weights: str) -> Base:
+    """Return the base of official weights, called ``weights`` in the config."""
+    config_name = config_of(entry.name)
     if entry.dictionary is None or config_name is None:
         raise DataError(
             f"{entry.name}: its dictionary is not published, so no config can be written for it. Fix: take a name of "
-            "`ppocr-ext weights list` with a dictionary.",
+            "`ppocr-ext weights list` with a dictionary, or the released inference model, which has its dictionary.",
             code="unknown_dictionary",
         )
     config = load(config_root() / config_name).with_values(
-        {"Global.character_dict_path": entry.dictionary, "Global.pretrained_model": entry.name}
+        {"Global.character_dict_path": entry.dictionary, "Global.pretrained_model": weights}
     )
     charset = resolve_charset(config, _find_file)
-    missing = () if entry.file.is_file() else (entry.name,)
-    return Base(entry.name, (f"configs/{config_name}",), config, entry.name, charset, missing=missing)
+    missing = () if weights != entry.name or entry.is_here else (entry.name,)
+    return Base(entry.name, (f"configs/{config_name}",), config, weights, charset, missing=missing)
 
 
-def _config_of(name: str) -> str | None:
-    """Return the shipped config of official weights; None if there is none."""
-    network = name.partition("PP-OCR")[2].removesuffix("_rec")
-    file = _OTHER_CONFIGS.get(name, f"pp-ocr/{network}.yml")
-    return file if (config_root() / file).is_file() else None
+def _released_base(source: ReleasedSource) -> Base:
+    """Return the base of an inference model: its network with a CTC head alone, which is all that it has.
+
+    All images have one size: lines of one kind need no other heights, and a step takes half the time.
+    """
+    from ppocr_ext.checkpoint.conversion import converted, ctc_alone  # imports Paddle
+
+    made = converted(source.model)
+    charset = source.model.charset(made.classes)
+    config = load(config_root() / made.config)
+    sections = {"Architecture": ctc_alone(config.at("Architecture"))}
+    if config.at("Loss.loss_config_list", None) is not None:
+        sections["Loss"] = {**config.at("Loss").thaw(), "loss_config_list": [{"CTCLoss": {}}]}
+    for listed in dict.fromkeys([config.at("Global.character_dict_path"), *shipped_dictionaries().values()]):
+        file = _find_file(listed)
+        if file is not None and tuple(read_text(file).splitlines()) == source.model.characters:
+            charset = replace(charset, path=Path(listed))
+    of_train, of_eval = ([step.thaw() for step in config.at(f"{mode}.dataset.transforms")] for mode in _MODES)
+    resize = [step for step in of_eval if kind_of(next(iter(step))) == "resize"]
+    *others, keep_keys = [step for step in of_train if step not in resize]
+    values = {
+        **sections,
+        "Train.sampler": None,
+        "Train.dataset.name": "SimpleDataSet",
+        "Train.dataset.transforms": [*others, *resize, keep_keys],
+        "Global.character_dict_path": None if charset.path is None else str(charset.path),
+        "Global.pretrained_model": source.value,
+    }
+    title = f"{source.model.name or source.value}, {source.place}"
+    files = (f"configs/{made.config}",)
+    return Base(title, files, config.with_values(values), source.value, charset, sections, is_released=True)
 
 
 def _find_file(path: str | Path) -> Path | None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ppocr_ext import __version__
 from ppocr_ext.base.parts import OF_LABEL_FILES
-from ppocr_ext.checkpoint.official_weights import is_official
+from ppocr_ext.checkpoint.weight_sources import find_source
 from ppocr_ext.config import Config
 from ppocr_ext.config.config_view import from_plain
 from ppocr_ext.config.yaml_io import dump
@@ -50,12 +50,13 @@ def config_text(plan: Plan, train: Data, val: Data, out: Path, command: str) -> 
         Decision("Global.pretrained_model", base.weights),
         *(row for row in plan.decisions if not row.key.startswith("RecResizeImg")),
         Decision("Train.loader.shuffle", True),
+        *([Decision("Train.sampler", None, "images of one size")] if base.is_released else []),
     ]
     if base.config.settings.checkpoints is not None:
         rows.append(Decision("Global.checkpoints", None))
-    if base.charset is not None and base.weights is not None and not is_official(base.weights):
+    if base.charset is not None and base.weights is not None and find_source(base.weights) is None:
         rows.append(Decision("Architecture.pretrained_dict", str(base.charset.path), "of the weights"))
-    files = [*base.files, *([NETWORK] if base.network is not None else [])]
+    files = [*base.files, *([NETWORK] if base.sections is not None else [])]
     lines = [
         _comment(
             f"Written by `{command}`, ppocr-ext {__version__}. Change what you like: docs/configuration.md"
@@ -79,9 +80,12 @@ def _comment(text: str) -> str:
     return "# " + printable(text).replace("\n", "\\n")
 
 
-def network_text(network: Mapping[str, Any]) -> str:
-    """Return the file with networks that no other file has."""
-    return dump({"Architecture": network}).replace("Architecture:", "Architecture: !replace", 1)
+def sections_text(sections: Mapping[str, Any]) -> str:
+    """Return the file with the networks that no other file has, and their losses."""
+    return "".join(
+        dump({name: section}).replace(f"{name}:", f"{name}: !replace", 1)
+        for name, section in sections.items()
+    )
 
 
 def _dataset(plan: Plan, mode: str, data: Data) -> dict[str, Any]:

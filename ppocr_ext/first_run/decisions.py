@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ppocr_ext.config import Config
 from ppocr_ext.data.batches import batch_size, batch_size_key
 from ppocr_ext.data.preprocessing import SQUASH, read_preprocessing, sampler_scales
 from ppocr_ext.errors import DataError
@@ -31,13 +33,13 @@ _LEAST = 4  # samples of a step, since BatchNorm learns little from fewer
 _SHARE = 0.25  # of the user's lines in a training with drawn ones, at least
 _WITH_TRAIN_FRAMES = ("PPLCNet", "PPHGNet")  # backbones that pool to 40 frames in training
 _SHOWN = 20
-# lines of the user, at most -> samples that the training sees, with weights and from nothing;
+# lines of the user, at most -> samples that the training sees: from a released model, from other weights, from nothing;
 # `python tools/experiments/first_runs.py` measures them, and docs/results.md has the table
 _SEEN = {
-    300: (8_000, 60_000),
-    3_000: (25_000, 60_000),
-    10_000: (40_000, 80_000),
-    math.inf: (60_000, 120_000),
+    300: (2_000, 8_000, 60_000),
+    3_000: (4_000, 25_000, 60_000),
+    10_000: (10_000, 40_000, 80_000),
+    math.inf: (30_000, 60_000, 120_000),
 }
 
 
@@ -126,7 +128,8 @@ def decide(facts: Facts, base: Base, out: Path, characters: str | None = None, c
     # that of configs/lines is for each of two processes
     usual = (batch_size(base.config) or 32) * (2 if base.files[0].startswith("configs/lines/") else 1)
     batch = min(usual, max(_LEAST, lines // _STEPS_AN_EPOCH))
-    seen = next(row for most, row in _SEEN.items() if facts.samples <= most)[0 if learned else 1]
+    column = 0 if base.is_released else 1 if learned else 2
+    seen = next(row for most, row in _SEEN.items() if facts.samples <= most)[column]
     epochs = math.ceil(seen / lines)
     steps = epochs * (lines // batch)
     # the square root suits Adam, whose steps do not grow with the gradient
@@ -147,9 +150,15 @@ def decide(facts: Facts, base: Base, out: Path, characters: str | None = None, c
         *_sizes(facts, base, length.value - _MARKS),
         Decision(batch_size_key(base.config), batch, "of the base" if batch == usual else few),
         Decision("Train.loader.num_workers", min(4, cores - 1), f"{cores} cores"),
+        *([Decision("Global.use_gpu", False, "Paddle's build for CPUs")] if _needs_cpu(base.config) else []),
         *([Decision("Metric.ignore_space", False, "labels have spaces")] if " " in facts.characters else []),
     )
     return Plan(base, decisions, dictionary, steps, drawn, repeats)
+
+
+def _needs_cpu(config: Config) -> bool:
+    """Return True if a config asks for a GPU, and Paddle's build for it is not installed."""
+    return config.at("Global.use_gpu", False) is True and not list(distributions(name="paddlepaddle-gpu"))
 
 
 def _dictionary(facts: Facts, base: Base, wanted: str | None) -> tuple[tuple[str, ...] | None, bool, str]:
@@ -180,7 +189,7 @@ def _dictionary(facts: Facts, base: Base, wanted: str | None) -> tuple[tuple[str
             code="teacher_lacks_characters",
         )
     why += f", and {len(new):,} new: {shortened(new, _SHOWN, ' ')}" if new else ""
-    is_same = known is not None and (lines, use_space) == (own, known.use_space)
+    is_same = known is not None and known.path is not None and (lines, use_space) == (own, known.use_space)
     return None if is_same else lines, use_space, f"{len(lines):,} characters, {why}"
 
 
@@ -207,7 +216,7 @@ def _sizes(facts: Facts, base: Base, longest: int) -> list[Decision]:
     squashed = before is not None and before.fit == SQUASH
     stretch = not scales and (frames < _FEW_FRAMES or one_length and (squashed or frames < _FRAMES))
     wanted = _STRETCHED * long if stretch else high * height
-    if base.charset is not None and wanted <= 1.2 * width and not stretch:
+    if base.charset is not None and not base.is_released and wanted <= 1.2 * width and not stretch:
         wanted = width  # that the weights were trained with
     needed = _FRAME * (1 + max(most for size, most in facts.frames.items() if size <= longest))
     new = min(1280, max(64, 16 * math.ceil(max(wanted, needed) / 16)))

@@ -16,7 +16,7 @@ from ppocr_ext.data.label_file import read_label_file, write_label_file
 from ppocr_ext.data.preprocessing import sampler_scales
 from ppocr_ext.data.sample_rules import SampleIssue
 from ppocr_ext.errors import DataError
-from ppocr_ext.first_run.config_text import NETWORK, Data, config_text, network_text
+from ppocr_ext.first_run.config_text import NETWORK, Data, config_text, sections_text
 from ppocr_ext.first_run.inspect import Inspection, SampleReader, samples_of
 from ppocr_ext.first_run.split import OWN_SPLIT
 from ppocr_ext.io.atomic import atomic_writer, write_text
@@ -105,8 +105,8 @@ def write_first_run(inspection: Inspection, command: str) -> Files:
         train = Data(train.folder, _mix(out, train.folder, plan.repeats))
     if plan.dictionary is not None:
         write_text(out / "dict.txt", "".join(f"{each}\n" for each in plan.dictionary))
-    if plan.base.network is not None:
-        write_text(out / NETWORK, network_text(plan.base.network))
+    if plan.base.sections is not None:
+        write_text(out / NETWORK, sections_text(plan.base.sections))
     if plan.base.charset is not None or inspection.general is not None:
         try:
             general, counts["general"] = _write_general(inspection)

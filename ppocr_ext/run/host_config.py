@@ -11,7 +11,9 @@ from typing import Any
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
+from ppocr_ext.checkpoint.weight_sources import ReleasedSource, find_source
 from ppocr_ext.config import Config, derive_values
+from ppocr_ext.config.derive import model_paths
 from ppocr_ext.config.global_keys import FILLED_DEFAULTS
 from ppocr_ext.config.yaml_io import dump
 from ppocr_ext.data.preflight_report import PreflightReport
@@ -79,7 +81,8 @@ def import_plugins(config: Config, say: Callable[[str], None] = LOG.info) -> Non
 def complete(config: Config, charset: Charset) -> Config:
     """Fill in the keys that the host's loop needs.
 
-    The loader of ``Eval`` always reads every sample, in the order of the data.
+    The loader of ``Eval`` always reads every sample, in the order of the data. A network whose weights are a released
+    inference model is built as that: ``fused: true``.
     """
     missing = {
         path: value for path, value in FILLED_DEFAULTS.items() if config.at(path, default=None) is None
@@ -90,6 +93,12 @@ def complete(config: Config, charset: Charset) -> Config:
         config = config.with_values({dictionary: str(charset.path)}, computed_from=dictionary)
     if isinstance(config.at("Eval.loader", default=None), Mapping):
         config = config.with_values(dict.fromkeys(("Eval.loader.shuffle", "Eval.loader.drop_last"), False))
+    parts = model_paths(config)
+    for part in parts:
+        weights = ("Global", "pretrained_model") if len(parts) == 1 else (*part, "pretrained")
+        value = config.at(weights, None)
+        if config.at((*part, "fused"), None) is None and isinstance(find_source(str(value)), ReleasedSource):
+            config = config.with_values({(*part, "fused"): True}, computed_from=weights)
     return derive_values(config)
 
 

@@ -108,7 +108,7 @@ def add_trust_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trust-model",
         action="store_true",
-        help="run an exported file whose digest is not in model.json; a model is a program",
+        help="run a file whose digest is neither in model.json nor in our table; a model is a program",
     )
 
 

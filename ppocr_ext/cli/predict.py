@@ -1,4 +1,4 @@
-"""``ppocr-ext predict``: read images with a trained or an exported recogniser."""
+"""``ppocr-ext predict``: read images with a trained, an exported or a released recogniser."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ if TYPE_CHECKING:
     from ppocr_ext.recognition.recognizer import Recognizer
 
 EPILOG = """\
-RUN_OR_CONFIG is one of
+MODEL is one of
   output/run                  the folder of a run: its best checkpoint, its own config
   config.yml                  a config; -o Global.checkpoints=… or Global.pretrained_model=… gives the weights
   exported, exported/inference.onnx      what `ppocr-ext export` wrote
+  PP-OCRv6_small_rec          a released model on this machine, by its name, or its folder or ONNX file
 
 IMAGES are files, folders (with subfolders), patterns in quotes ('scans/**/*.png'), label files
 (path<TAB>label, paths from the label file's folder or --data-dir) and LMDBs, in any mixture.
@@ -55,7 +56,7 @@ _SHEET = 100  # limit of images on a sheet
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     add = parser.add_argument
-    add("source", metavar="RUN_OR_CONFIG", help="folder of a run or an export, config, or ONNX file")
+    add("source", metavar="MODEL", help="run, config, exported or released model: folder, file or name")
     add("images", nargs="+", metavar="IMAGES", help="files, folders, patterns, label files, LMDBs")
     add_option_argument(parser, "set single keys of the config, e.g. -o Global.checkpoints=output/run/latest")
     _add_output_arguments(parser)
@@ -119,6 +120,7 @@ def _add_reading_arguments(parser: argparse.ArgumentParser) -> None:
     add("--threads", type=int, metavar="N", help="threads of the engines onnx and paddle")
     add("--model", metavar="NAME", help="sub-model of a distillation (default: Metric.key)")
     add("--old-dict", metavar="FILE", help="dictionary of the weights, if it differs")
+    add("--dict", metavar="FILE", help="dictionary of a released model that does not state it")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -152,23 +154,28 @@ def run(args: argparse.Namespace) -> int:
 
 def _open(args: argparse.Namespace) -> Recognizer:
     """Open the recogniser; its log goes to standard error."""
-    from ppocr_ext.recognition.opening import is_exported
+    from ppocr_ext.recognition.opening import find_source, is_exported
     from ppocr_ext.recognition.recognizer import Recognizer
 
-    if not is_exported(Path(args.source)):
+    source = find_source(args.source, args.dict)
+    if isinstance(source, Path) and not is_exported(source):
         from ppocr_ext.run.logs import set_up_logs
 
         set_up_logs(args.host, to_stderr=True)
-    return Recognizer(
-        args.source,
+    recognizer = Recognizer(
+        source,
         engine=args.engine,
         threads=args.threads,
         options=args.opt,
         model=args.model,
         host_path=args.host,
         old_dictionary=args.old_dict,
+        dictionary=args.dict,
         trust_model=args.trust_model,
     )
+    if recognizer.origin:
+        print(for_people(recognizer.origin), file=sys.stderr)
+    return recognizer
 
 
 def _read(

@@ -20,8 +20,8 @@ from ppocr_ext.inference.runners import GRAPH, ONNX
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.io.resources import file_digest
 from ppocr_ext.recognition.ctc_text import is_reordered
+from ppocr_ext.recognition.exported import FORMAT
 from ppocr_ext.recognition.images import WidthPolicy
-from ppocr_ext.recognition.opening import FORMAT
 from ppocr_ext.report.page_template import finite_number
 from ppocr_ext.report.run_folder import lookup, read_record
 from ppocr_ext.run.recogniser import TrainedRecogniser

@@ -41,8 +41,9 @@ from ppocr_ext.inference.runners import NetworkEngine
 from ppocr_ext.io.atomic import atomic_folder, write_text
 from ppocr_ext.messages import LOG
 from ppocr_ext.recognition.ctc_text import is_reordered
+from ppocr_ext.recognition.exported import CHARSET_FILE
 from ppocr_ext.recognition.images import Kind, WidthPolicy, read_image
-from ppocr_ext.recognition.opening import CHARSET_FILE, RecognizerParts
+from ppocr_ext.recognition.opening import RecognizerParts
 from ppocr_ext.run.recogniser import TrainedRecogniser, load_recogniser
 
 BOTH = "both"  # value of --format for all rows of FORMATS

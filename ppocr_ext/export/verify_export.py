@@ -37,8 +37,9 @@ from ppocr_ext.inference.comparison import TOLERANCE, drawn_images
 from ppocr_ext.inference.formats import INFERENCE_YML, MODEL_FILES
 from ppocr_ext.inference.runners import ONNX, NetworkEngine
 from ppocr_ext.io.resources import file_digest
+from ppocr_ext.recognition.exported import Exported, read_exported
 from ppocr_ext.recognition.images import WidthPolicy, list_images, read_image
-from ppocr_ext.recognition.opening import Exported, RecognizerParts, read_exported
+from ppocr_ext.recognition.opening import RecognizerParts
 from ppocr_ext.run.recogniser import BEST, CONFIG_FILE, recogniser_config
 
 Read = Callable[[np.ndarray], Output]

@@ -28,7 +28,7 @@ _REFUSED = {
     ),
     "infer": (
         "the script does not resize images as training did (it ignores `padding: false`)",
-        "ppocr-ext predict RUN_OR_CONFIG IMAGES",
+        "ppocr-ext predict MODEL IMAGES",
     ),
 }
 

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -40,6 +40,7 @@ _CODE = (
     "import sys, paddle2onnx\n"
     "paddle2onnx.export(*sys.argv[1:4], opset_version=int(sys.argv[4]), optimize_tool=None)"
 )
+_WIDER = 32  # columns; more than a network's strides, so that a graph of one width does not take them
 _SHOWN = 3  # lines of the converter that a message shows
 _ERROR = "[ERROR]"  # paddle2onnx begins a line with a reason so
 _NO_IMPORT = ("ImportError: ", "ModuleNotFoundError: ")  # the last line of a traceback begins so
@@ -211,11 +212,13 @@ class ExportedEngine:
     Args:
         name: the name of the form in :data:`FORMATS`.
         place: the folder with its files, or the only file.
+        files: its files, graph first, if they have other names than those of the form.
         way: one of the form's ``openers``; None for the first one.
         threads: the number of threads of the computation; None for the library's default.
 
     Attributes:
         metadata: texts in the file by key, such as the dictionary.
+        shape: the shape of its input; None for a size that is not fixed, empty if the library does not know it.
 
     Raises:
         MissingPackageError: the library is not installed, or Paddle is older than 3.0.
@@ -227,12 +230,13 @@ class ExportedEngine:
         name: str,
         place: Path,
         *,
+        files: Sequence[Path] = (),
         way: str | None = None,
         threads: int | None = None,
     ) -> None:
         form = FORMATS[name]
-        self.name = name
-        files = [place / file for file in form.files] if place.is_dir() else [place]
+        self.name, self._place = name, place
+        files = files or ([place / file for file in form.files] if place.is_dir() else [place])
         if missing_packages([form.library]):
             raise MissingPackageError(
                 f"The package {form.library} is not installed. Fix: {form.install}", code="missing_package"
@@ -240,7 +244,7 @@ class ExportedEngine:
         for file in files:
             if not file.is_file():
                 raise WeightsError(
-                    f"there is no file {file}. Fix: give a folder or an ONNX file that `ppocr-ext export` wrote.",
+                    f"there is no file {file}. Fix: copy all files of the model, or export it again.",
                     code="missing_file",
                 )
         opener = form.openers[way or next(iter(form.openers))]
@@ -249,10 +253,9 @@ class ExportedEngine:
         except (MissingPackageError, ImportError):
             raise
         except Exception as error:  # libraries raise any class for a damaged file
-            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             raise WeightsError(
-                f"{place} cannot be opened; it may be truncated or of another kind ({lines[-1] if lines else error}). "
-                f"Fix: export it again, or copy it again.",
+                f"{place} cannot be opened; it may be truncated or of another kind ({_reason(error)}). Fix: export it "
+                f"again, or copy it again.",
                 code="damaged_file",
             ) from error
         inputs = [len(shape) for shape in self._runner.shapes.values()]
@@ -260,12 +263,46 @@ class ExportedEngine:
             raise WeightsError(
                 f"{place}: not a text recogniser (found {len(inputs)} inputs {dict(self._runner.shapes)}, "
                 f"{len(self._runner.outputs)} outputs; expected images [B, 3, H, W] and probabilities [B, T, C]). Fix: "
-                f"give a file that `ppocr-ext export` wrote.",
+                f"give a recogniser of text lines.",
                 code="not_a_recogniser",
             )
-        (self._input,) = self._runner.shapes
+        ((self._input, self.shape),) = self._runner.shapes.items()
         self.metadata = self._runner.metadata
 
     def probabilities(self, images: np.ndarray) -> np.ndarray:
         """See :class:`ppocr_ext.inference.runners.Engine`."""
         return self._runner({self._input: images})[0]
+
+    def try_sizes(self, rows: int, columns: int) -> tuple[int, bool]:
+        """Run it on blank images; return the number of classes, and whether it takes wider images.
+
+        Args:
+            rows: the height of the images.
+            columns: the usual width of the images.
+
+        Raises:
+            WeightsError: it does not run on several images of this size, or has another output.
+        """
+        import numpy as np
+
+        reason: object = None
+        for width, widens in ((columns + _WIDER, True), (columns, False)):
+            try:
+                output = self.probabilities(np.zeros((2, 3, rows, width), np.float32))
+            except Exception as error:  # libraries raise any class
+                reason = _reason(error)
+            else:
+                if output.ndim == 3 and len(output) == 2:
+                    return output.shape[2], widens
+                reason = f"its output is {list(output.shape)}"
+        raise WeightsError(
+            f"{self._place}: not a text recogniser, or its files are of different models: 2 images of {rows} x "
+            f"{columns} make no probabilities [2, T, C] ({reason}). Fix: give a recogniser that takes several images.",
+            code="not_a_recogniser",
+        )
+
+
+def _reason(error: Exception) -> str:
+    """Return the last line of what a library says."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__

@@ -31,7 +31,7 @@ _TABLE = "released_models.json"
 _MAX_MODEL_BYTES = 2 << 30  # protobuf has no longer messages
 _PADDLE_GRAPHS = (".json", ".pdmodel")
 _IMAGE_SHAPE = (3, 48, 320)  # of all recognisers since PP-OCRv3
-_CLIENTS = "what PaddleOCR's and RapidOCR's clients do"
+_CLIENTS = "the clients of PaddleOCR and RapidOCR"
 # The transforms that the paddleocr 3 client accepts in inference.yml.
 _TRANSFORMS = ("DecodeImage", "RecResizeImg", "MultiLabelEncode", "KeepKeys")
 # Field numbers of ONNX: ModelProto, GraphProto, TensorProto, StringStringEntryProto.
@@ -388,7 +388,7 @@ def _with_dictionary(
     if file is None and in_metadata is not None:
         lines = in_metadata.removesuffix("\n").split("\n")
         return replace(
-            model, characters=tuple(line.strip("\r") for line in lines), dictionary_from="its metadata"
+            model, characters=tuple(line.strip("\r") for line in lines), dictionary_from="the metadata"
         )
     if file is None and model.characters is None and row is not None and row.dictionary is not None:
         # The package may be unpacked somewhere, or installed elsewhere than the model.

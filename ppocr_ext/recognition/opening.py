@@ -1,9 +1,9 @@
-"""Open a recogniser from a run, a config, an exported folder or an ONNX file."""
+"""Open a recogniser from a run, a config, an exported folder, an ONNX file or a released model."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from pathlib import Path
@@ -12,21 +12,20 @@ from typing import Any, Literal
 import numpy as np
 
 from ppocr_ext.charset import Charset
+from ppocr_ext.checkpoint.official_weights import table
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import NETWORK, PADDLE
 from ppocr_ext.errors import ConfigError, DataError, MissingPackageError, WeightsError
 from ppocr_ext.inference.formats import CHARACTERS, FORMATS, MODEL_FILE, POLICY, ExportedEngine
+from ppocr_ext.inference.released import ReleasedModel, find_released, released_packages, releases_of
 from ppocr_ext.inference.runners import ONNX, Engine, NetworkEngine, NrtrEngine
-from ppocr_ext.io.resources import file_digest
-from ppocr_ext.limits import MAX_DICTIONARY_BYTES, read_at_most
+from ppocr_ext.limits import MAX_INPUT_WIDTH
 from ppocr_ext.recognition.ctc_text import best_classes
+from ppocr_ext.recognition.exported import Exported, read_exported
 from ppocr_ext.recognition.images import WidthPolicy
 
 ENGINES = (NETWORK, *FORMATS)  # the network itself, and the forms of an exported model
-CHARSET_FILE = "charset.txt"
-FORMAT = 1  # version of model.json
 _ONNX = "onnx"  # the form that one file can hold
-_EXPORT = "Fix: give a folder or an ONNX file that `ppocr-ext export` wrote; export the model again if it is damaged."
 
 
 @dataclass(frozen=True)
@@ -38,12 +37,14 @@ class RecognizerParts:
         policy: prepares the images.
         charset: the dictionary.
         reorder: see :func:`ppocr_ext.recognition.ctc_text.read`.
+        origin: for a released model, where it, its dictionary and its preprocessing are from, in a sentence.
     """
 
     engine: Engine
     policy: WidthPolicy
     charset: Charset
     reorder: bool | None = None
+    origin: str = ""
 
     def best(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the best class of each frame and its probability, [B, T]; for NRTR those of each character.
@@ -52,12 +53,21 @@ class RecognizerParts:
             inputs: prepared images, float32 [B, 3, H, W].
 
         Raises:
-            WeightsError: the engine's classes are not those of the dictionary.
+            WeightsError: the engine's classes are not those of the dictionary, or a probability is not a number.
             ModelError: the head returns no NRTR characters.
         """
         if isinstance(self.engine, NrtrEngine):
             return self.engine.decode(inputs)
-        return best_classes(self.probabilities(inputs))
+        ids, best = best_classes(self.probabilities(inputs))
+        if not np.isfinite(
+            best
+        ).all():  # a NaN is the best of its frame, and would read as class 0, the blank
+            raise WeightsError(
+                "the outputs of the model have NaN or Inf, so its weights are damaged. Fix: copy the model again, or "
+                "take an earlier checkpoint.",
+                code="not_finite",
+            )
+        return ids, best
 
     def probabilities(self, inputs: np.ndarray) -> np.ndarray:
         """Return the probabilities of a CTC recogniser: float32 [B, T, C].
@@ -78,7 +88,7 @@ class RecognizerParts:
         return probabilities
 
 
-Source = str | PathLike[str] | Config | RecognizerParts
+Source = str | PathLike[str] | Config | ReleasedModel | RecognizerParts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +102,7 @@ class OpenOptions:
     model: str | None = None
     host_path: str | None = None
     old_dictionary: str | None = None
+    dictionary: str | PathLike[str] | None = None
     trust_model: bool = False
 
     def __post_init__(self) -> None:
@@ -111,9 +122,16 @@ class OpenOptions:
         if self.threads is not None and self.threads < 1:
             raise ConfigError(f"threads is {self.threads}, but must be at least 1.", code="bad_value")
 
-    @property
-    def of_training(self) -> list[str]:
-        """Return the names of the given options that an exported model does not take."""
+    def refuse_training(self, name: str, what: str) -> None:
+        """Check that no option is given that only a trained network takes.
+
+        Args:
+            name: the model, for the message.
+            what: its kind: ``"an exported model"``.
+
+        Raises:
+            ConfigError: one is given.
+        """
         values = {
             "engine network": self.engine == "network",
             "device gpu": self.device == "gpu",
@@ -122,7 +140,12 @@ class OpenOptions:
             "--host": self.host_path,
             "--old-dict": self.old_dictionary,
         }
-        return [name for name, value in values.items() if value]
+        if given := [option for option, value in values.items() if value]:
+            raise ConfigError(
+                f"{name} is {what}, which does not take {', '.join(given)}. Fix: leave it out, or give the folder of "
+                f"the run.",
+                code="unsupported_option",
+            )
 
 
 def open_parts(source: Source, options: OpenOptions) -> RecognizerParts:
@@ -137,6 +160,17 @@ def open_parts(source: Source, options: OpenOptions) -> RecognizerParts:
     """
     if isinstance(source, RecognizerParts):
         return source
+    if isinstance(source, str | PathLike):
+        source = find_source(source, options.dictionary)
+    if isinstance(source, ReleasedModel):
+        options.refuse_training(source.source, "a released model")
+        return _of_released(source, options)
+    if options.dictionary is not None:
+        raise ConfigError(
+            f"{'a config' if isinstance(source, Config) else source} has its own dictionary. Fix: leave --dict out; "
+            f"--old-dict names the dictionary of weights.",
+            code="unsupported_option",
+        )
     if isinstance(source, Config):
         if options.options:
             raise ConfigError(
@@ -145,16 +179,38 @@ def open_parts(source: Source, options: OpenOptions) -> RecognizerParts:
                 code="unsupported_option",
             )
         return _of_config(source, "a config", options)
+    if not is_exported(source):
+        return _of_run(source, options)
+    options.refuse_training(str(source), "an exported model")
+    return _of_onnx(source, options) if _is_onnx(source) else _of_export(read_exported(source), options)
+
+
+def find_source(
+    source: str | PathLike[str], dictionary: str | PathLike[str] | None = None
+) -> Path | ReleasedModel:
+    """Return the released model that ``source`` names by its path or by PaddleOCR's name; else the path.
+
+    Args:
+        source: a path, or a name such as ``PP-OCRv6_small_rec`` of a model on this machine.
+        dictionary: for a released model, the file of its dictionary; None for what it states.
+
+    Raises:
+        PPOCRExtError: the files of the model cannot be used, or the name is PaddleOCR's and no such model is here.
+    """
     path = Path(fspath(source))
-    if not is_exported(path):
-        return _of_run(path, options)
-    if options.of_training:
-        raise ConfigError(
-            f"{path} is an exported model, which does not take {', '.join(options.of_training)}. Fix: leave it out, or "
-            f"give the folder of the run.",
-            code="unsupported_option",
-        )
-    return _of_onnx(path, options) if _is_onnx(path) else _of_export(read_exported(path), options)
+    given = None if dictionary is None else fspath(dictionary)
+    model = None if (path / MODEL_FILE).is_file() else find_released(path, given)
+    if model is None and not path.exists():
+        model = next(releases_of(str(path), given), None)
+        if model is None and (str(path) in table() or str(path) in {row.name for row in released_packages()}):
+            packages = [row.package for row in released_packages() if row.name == str(path)]
+            install = f"pip install {packages[0]}, or " if packages else ""
+            raise WeightsError(
+                f"{path}: no such released model is on this machine. Fix: {install}let the paddleocr 3 client "
+                f"download it, or give its folder or ONNX file.",
+                code="missing_file",
+            )
+    return model or path
 
 
 def is_exported(path: Path) -> bool:
@@ -248,6 +304,45 @@ def _of_export(exported: Exported, options: OpenOptions) -> RecognizerParts:
     )
 
 
+def _of_released(model: ReleasedModel, options: OpenOptions) -> RecognizerParts:
+    """Return the parts of a released model. Images are prepared as its clients prepare them.
+
+    Raises:
+        WeightsError: its digests are not known and ``trust_model`` is not set, or it is no recogniser.
+        CharsetError: its dictionary is not known, or does not fit.
+    """
+    if options.engine not in (None, model.form):
+        raise ConfigError(
+            f"engine: {options.engine} cannot read {model.graph}. Fix: leave the engine out.",
+            code="unsupported_engine",
+        )
+    if not model.is_known and not options.trust_model:
+        raise WeightsError(
+            f"{model.graph}: its digest is not in our table (`ppocr-ext weights list`), and a model is a program. Fix: "
+            f"--trust-model (`Recognizer`: trust_model=True) if you trust its source.",
+            code="unknown_model",
+        )
+    engine = ExportedEngine(model.form, model.graph, files=model.files, threads=options.threads)
+    # A size that the graph fixes is the only one that it takes, whatever is stated elsewhere.
+    fixed = engine.shape[2:] or (None, None)
+    rows, columns = (size or usual for size, usual in zip(fixed, model.image_shape[1:], strict=True))
+    classes, widens = engine.try_sizes(rows, columns)
+    charset = model.charset(classes)
+    # The paddleocr client has this limit, RapidOCR has none.
+    limit = MAX_INPUT_WIDTH if widens else None
+    policy = WidthPolicy("widen" if widens else "pad", (3, rows, columns), model.color, limit)
+    sizes = f"{rows} x {columns}" + (
+        f" to {limit}, aspect ratio kept" if widens else ", longer ones squeezed"
+    )
+    origin = (
+        f"model: {model.name or model.graph.name}, {model.source}; dictionary: {len(charset.characters):,} characters, "
+        f"from {model.dictionary_from}{', and a space' if charset.use_space else ''}; images: {model.color}, {sizes}, "
+        f"from {model.preprocessing_from}"
+    )
+    is_arabic = (model.name or "").startswith("arabic_")  # such texts are reversed by PaddleOCR's clients
+    return RecognizerParts(engine, policy, charset, is_arabic, origin)
+
+
 def _of_onnx(file: Path, options: OpenOptions) -> RecognizerParts:
     """Return the parts of an ONNX file, described by the ``model.json`` beside it or by its own metadata.
 
@@ -297,108 +392,3 @@ def parts_of_metadata(form: str, place: Path, **options: Any) -> RecognizerParts
     policy = WidthPolicy.from_json(content, str(place))
     charset = Charset(tuple(engine.metadata[CHARACTERS].split("\n")))
     return RecognizerParts(engine, policy, charset, content.get("reorder") is True)
-
-
-@dataclass(frozen=True)
-class Exported:
-    """An exported recogniser, as its files describe it.
-
-    Attributes:
-        folder: the folder with the files.
-        policy: how images are prepared.
-        charset: the dictionary.
-        reorder: whether to reverse the text, as PaddleOCR does for Arabic.
-        files: SHA-256 of each file, by its name.
-        width: the only width that the graph takes; None for every width.
-        weights_digest: SHA-256 of the exported weights; None if it is not known.
-        sub_model: name of the exported sub-model of a distillation, if any.
-    """
-
-    folder: Path
-    policy: WidthPolicy
-    charset: Charset
-    reorder: bool
-    files: Mapping[str, str]
-    width: int | None = None
-    weights_digest: str | None = None
-    sub_model: str | None = None
-
-    def has(self, *names: str) -> bool:
-        """Return True if the export has all these files."""
-        return self.files.keys() >= set(names)
-
-    def check(self, *names: str) -> None:
-        """Compare files with the digests that were taken when they were exported.
-
-        Raises:
-            WeightsError: a file is missing, or its digest differs.
-        """
-        for name in names:
-            file = self.folder / name
-            if not file.is_file():
-                raise WeightsError(f"there is no file {file}. {_EXPORT}", code="missing_file")
-            if file_digest(file) != self.files.get(name):
-                raise WeightsError(
-                    f"{file} is not the exported file: its digest differs from {MODEL_FILE}, so it is truncated or was "
-                    f"replaced. Fix: copy the folder again, or export the model again; `verify --trust-model` runs it "
-                    f"nevertheless.",
-                    code="digest_mismatch",
-                )
-
-
-def read_exported(folder: Path) -> Exported:
-    """Read ``model.json`` and ``charset.txt`` of a folder.
-
-    Raises:
-        DataError: a file is missing, damaged, or has another format.
-        WeightsError: the dictionary is not the one that was exported.
-    """
-    file = folder / MODEL_FILE
-    content = _content(file)
-    try:
-        if content["format"] != FORMAT:
-            raise DataError(
-                f"{file}: the format is {content['format']!r}, but this version of ppocr-ext reads {FORMAT}. Fix: pip "
-                f"install -U ppocr-ext, or export the model again.",
-                code="unsupported_format",
-            )
-        classes = content["classes"]
-        source = content.get("source") or {}
-        unknown = (content.get("dictionary") or {}).get("unknown_symbol")
-        # The file has a line for each class but the blank.
-        characters = _content(folder / CHARSET_FILE).removesuffix("\n").split("\n")
-        exported = Exported(
-            folder,
-            WidthPolicy.from_json(content["width_policy"], str(file)),
-            Charset(tuple(characters)).with_unknown_symbol(str(unknown or "")),
-            content.get("reorder") is True,
-            {str(name): str(entry["sha256"]) for name, entry in content["files"].items()},
-            content["width"] if isinstance(content.get("width"), int) else None,
-            source.get("digest"),
-            source.get("sub_model"),
-        )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise DataError(
-            f"{file}: not a description of an exported recogniser ({type(error).__name__}: {error}). {_EXPORT}",
-            code="bad_content",
-        ) from error
-    exported.check(CHARSET_FILE)
-    if classes != exported.charset.ctc_classes:
-        raise DataError(
-            f"{folder / CHARSET_FILE} has {len(characters)} lines, but {MODEL_FILE} has {classes} classes with the "
-            f"blank. {_EXPORT}",
-            code="class_count",
-        )
-    return exported
-
-
-def _content(file: Path) -> Any:
-    """Return the text of a file, or the content of a JSON file."""
-    try:
-        text = read_at_most(file, MAX_DICTIONARY_BYTES).decode("utf-8")
-        return json.loads(text) if file.suffix == ".json" else text
-    except (OSError, ValueError) as error:
-        raise DataError(
-            f"{file} cannot be read: {getattr(error, 'strerror', None) or error}. {_EXPORT}",
-            code="unreadable_file",
-        ) from error

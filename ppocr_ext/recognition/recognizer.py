@@ -1,4 +1,4 @@
-"""Read text lines: :class:`Recognizer`, over a run, a config, an exported folder or an ONNX file."""
+"""Read text lines: :class:`Recognizer`, over a run, a config, an exported or a released model."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ class Recognizer:
 
     Args:
         source: the folder of a run (its best checkpoint and its own config), a config file, a folder or an ONNX file
-            that ``ppocr-ext export`` wrote, a :class:`ppocr_ext.config.Config`, or the
+            that ``ppocr-ext export`` wrote, a released inference model (its folder, its ONNX file, or PaddleOCR's name
+            of one on this machine), a :class:`ppocr_ext.config.Config`, a
+            :class:`ppocr_ext.inference.released.ReleasedModel`, or the
             :class:`ppocr_ext.recognition.opening.RecognizerParts` themselves.
         engine: ``"network"`` (default) or ``"paddle"``, which compiles it, for a run or config; ``"onnx"`` or
             ``"paddle"`` for an exported model, by default the faster one that is installed.
@@ -66,12 +68,15 @@ class Recognizer:
         model: the sub-model of a distillation; None for the one that the metric evaluates.
         host_path: for a run or config, a PaddleOCR checkout; None searches for a host.
         old_dictionary: for a run or config, the dictionary of the weights, if it differs.
-        trust_model: run an ONNX file even if no ``model.json`` has its digest. Such a file is a program.
+        dictionary: for a released model, the file of its dictionary, if the model does not state it.
+        trust_model: run a file even if neither a ``model.json`` nor our table of released models has its digest. Such a
+            file is a program.
 
     Attributes:
         engine: name of the engine.
         policy: how images are prepared.
         charset: the dictionary.
+        origin: for a released model, where it, its dictionary and its preprocessing are from; empty for others.
 
     Raises:
         PPOCRExtError: the source cannot be opened; the message says what to change.
@@ -88,6 +93,7 @@ class Recognizer:
         model: str | None = None,
         host_path: str | None = None,
         old_dictionary: str | None = None,
+        dictionary: str | PathLike[str] | None = None,
         trust_model: bool = False,
     ) -> None:
         open_options = OpenOptions(
@@ -98,12 +104,14 @@ class Recognizer:
             model=model,
             host_path=host_path,
             old_dictionary=old_dictionary,
+            dictionary=dictionary,
             trust_model=trust_model,
         )
         self._parts = open_parts(source, open_options)
         self.engine = self._parts.engine.name
         self.policy = self._parts.policy
         self.charset = self._parts.charset
+        self.origin = self._parts.origin
 
     @classmethod
     def from_config(cls, config: Config, **options: Any) -> Recognizer:

@@ -12,6 +12,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from math import prod
 from pathlib import Path
 from typing import Any, Literal
@@ -34,8 +35,10 @@ _IMAGE_SHAPE = (3, 48, 320)  # of all recognisers since PP-OCRv3
 _CLIENTS = "the clients of PaddleOCR and RapidOCR"
 # The transforms that the paddleocr 3 client accepts in inference.yml.
 _TRANSFORMS = ("DecodeImage", "RecResizeImg", "MultiLabelEncode", "KeepKeys")
-# Field numbers of ONNX: ModelProto, GraphProto, TensorProto, StringStringEntryProto.
-_MODEL_GRAPH, _METADATA, _INITIALIZER, _EXTERNAL_DATA, _KEY, _VALUE = 7, 14, 5, 13, 1, 2
+# Field numbers of ONNX: ModelProto and StringStringEntryProto; GraphProto; NodeProto, AttributeProto and TensorProto.
+_MODEL_GRAPH, _METADATA, _KEY, _VALUE = 7, 14, 1, 2
+_NODE, _INITIALIZER = 1, 5
+_ATTRIBUTE, _ATTRIBUTE_TENSOR, _EXTERNAL_DATA = 5, 5, 13
 # Of Paddle's TensorDesc; and the bytes of one number of each of its types.
 _TYPE, _SIZE = 1, 2
 _ITEM_BYTES = {0: 1, 1: 2, 2: 4, 3: 8, 4: 2, 5: 4, 6: 8, 20: 1, 21: 1, 22: 2}
@@ -271,13 +274,14 @@ def _onnx_metadata(file: Path) -> dict[str, str]:
     graphs = inner(message, _MODEL_GRAPH)
     if len(graphs) != 1:
         raise ValueError(f"it has {len(graphs)} graphs")
-    for tensor in inner(graphs[0], _INITIALIZER):
-        if inner(tensor, _EXTERNAL_DATA):
-            raise WeightsError(
-                f"{file} keeps its weights in other files. Fix: put them into one file: "
-                f"`onnx.save(onnx.load({file.name!r}), 'one.onnx')`.",
-                code="external_data",
-            )
+    attributes = (each for node in inner(graphs[0], _NODE) for each in inner(node, _ATTRIBUTE))
+    constants = (tensor for attribute in attributes for tensor in inner(attribute, _ATTRIBUTE_TENSOR))
+    if any(inner(tensor, _EXTERNAL_DATA) for tensor in chain(inner(graphs[0], _INITIALIZER), constants)):
+        raise WeightsError(
+            f"{file} keeps its weights in other files. Fix: put them into one file: "
+            f"`onnx.save(onnx.load({file.name!r}), 'one.onnx')`.",
+            code="external_data",
+        )
     entries = [dict(fields(entry)) for entry in inner(message, _METADATA)]
     return {_text(entry.get(_KEY)): _text(entry.get(_VALUE)) for entry in entries}
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Compare what ppocr-ext and the client of a released model read on the same lines; print a row and each difference.
 
-The client runs in an environment of its own, whose interpreter is given. It reads one image at a time with its recogniser
-alone and its own pre-processing.
+The client runs in an environment of its own, whose interpreter is given. It reads one image at a time, with its
+recogniser alone and its own pre-processing.
 """
 
 from __future__ import annotations
@@ -25,12 +25,11 @@ from ppocr_ext.recognition.images import list_images  # noqa: E402
 CLIENTS = {
     "rapidocr": """
 from rapidocr import RapidOCR
-from rapidocr.ch_ppocr_rec import TextRecInput
-alone = {"Global.use_det": False, "Global.use_cls": False, "Global.log_level": "error", "Rec.model_path": MODEL}
-recogniser = RapidOCR(params=alone).text_rec
+alone = dict.fromkeys(["Global.use_det", "Global.use_cls", "Global.use_preprocess_img"], False)
+reader = RapidOCR(params={**alone, "Global.text_score": 0, "Global.log_level": "error", "Rec.model_path": MODEL})
 def read(pixels):
-    result = recogniser(TextRecInput(img=pixels))
-    return result.txts[0], result.scores[0]
+    result = reader(pixels)
+    return (result.txts[0], result.scores[0]) if result.txts else ("", 0)
 """,
     "rapidocr_onnxruntime": """
 import rapidocr_onnxruntime

@@ -64,8 +64,8 @@ ONNX = ["onnxruntime>=1.17", PADDLE2ONNX, "onnx"]
 # Computes frozen networks where it is faster than Paddle. Tried: openvino 2026.4.0; a major version may rename options.
 OPENVINO = ["openvino>=2026,<2027", PADDLE2ONNX]
 
-# Brings a released recogniser, PP-OCRv6 small, for `predict`: no other package that we found on PyPI has one of v6. A major
-# version may move the file. Tried: rapidocr 3.10.0.
+# Brings a released recogniser, PP-OCRv6 small, for `predict`: no other package that we found on PyPI has one of v6. A
+# major version may move the file. Tried: rapidocr 3.10.0.
 WEIGHTS = ["rapidocr>=3.10,<4", *ONNX]
 
 # Tests with real weights need the file whose digest we know; where it is missing they are skipped.

@@ -12,8 +12,8 @@ import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
 from math import prod
+from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,19 +28,12 @@ from ppocr_ext.io.resources import file_digest, find_dictionary, package_folder
 from ppocr_ext.limits import MAX_CONFIG_BYTES, read_at_most
 
 CLIENT_CACHE = "PADDLE_PDX_CACHE_HOME"  # the variable of the paddleocr 3 client
-_TABLE = "released_models.json"
 _MAX_MODEL_BYTES = 2 << 30  # protobuf has no longer messages
-_PADDLE_GRAPHS = (".json", ".pdmodel")
-_IMAGE_SHAPE = (3, 48, 320)  # of all recognisers since PP-OCRv3
-_CLIENTS = "the clients of PaddleOCR and RapidOCR"
 # The transforms that the paddleocr 3 client accepts in inference.yml.
 _TRANSFORMS = ("DecodeImage", "RecResizeImg", "MultiLabelEncode", "KeepKeys")
-# Field numbers of ONNX: ModelProto and StringStringEntryProto; GraphProto; NodeProto, AttributeProto and TensorProto.
-_MODEL_GRAPH, _METADATA, _KEY, _VALUE = 7, 14, 1, 2
-_NODE, _INITIALIZER = 1, 5
-_ATTRIBUTE, _ATTRIBUTE_TENSOR, _EXTERNAL_DATA = 5, 5, 13
-# Of Paddle's TensorDesc; and the bytes of one number of each of its types.
-_TYPE, _SIZE = 1, 2
+# Field numbers of ONNX that lead to external data: graph, initializer; graph, node, attribute, tensor.
+_EXTERNAL_DATA = ((7, 5, 13), (7, 1, 5, 5, 13))
+# The bytes of one number of each type of Paddle's TensorDesc.
 _ITEM_BYTES = {0: 1, 1: 2, 2: 4, 3: 8, 4: 2, 5: 4, 6: 8, 20: 1, 21: 1, 22: 2}
 _COPY = "Fix: copy or download the files again, all of one model."
 
@@ -80,8 +73,8 @@ class ReleasedPackage:
 
 def released_packages() -> tuple[ReleasedPackage, ...]:
     """Return the rows of the table."""
-    text = read_at_most(Path(__file__).with_name(_TABLE), MAX_CONFIG_BYTES)
-    return tuple(ReleasedPackage(**row) for row in json.loads(text))
+    file = Path(__file__).with_name("released_models.json")
+    return tuple(ReleasedPackage(**row) for row in json.loads(read_at_most(file, MAX_CONFIG_BYTES)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +145,7 @@ class ReleasedModel:
         return Charset((*self.characters, " ") if use_space else self.characters, use_space)
 
 
-def find_released(value: str | Path, dictionary: str | Path | None = None) -> ReleasedModel | None:
+def find_released(value: str | Path, dictionary: str | PathLike[str] | None = None) -> ReleasedModel | None:
     """Return the released model at a path; None if there is none, or only one that ``ppocr-ext export`` wrote.
 
     Args:
@@ -165,7 +158,7 @@ def find_released(value: str | Path, dictionary: str | Path | None = None) -> Re
         CharsetError: the file ``dictionary`` cannot be used.
     """
     graph = _find_graph(Path(value))
-    if graph is None or (graph.parent / MODEL_FILE).is_file():
+    if graph is None:
         return None
     weights = None if graph.suffix == ".onnx" else graph.with_suffix(".pdiparams")
     if weights is not None and not weights.is_file():
@@ -176,7 +169,7 @@ def find_released(value: str | Path, dictionary: str | Path | None = None) -> Re
         metadata = _onnx_metadata(graph) if weights is None else {}
         if weights is not None:
             _check_tensors(weights)
-    except (ValueError, KeyError, struct.error) as error:
+    except (OSError, ValueError, KeyError, struct.error) as error:
         raise WeightsError(
             f"{weights or graph} is damaged or of another kind ({error}). {_COPY}", code="damaged_file"
         ) from error
@@ -192,20 +185,20 @@ def find_released(value: str | Path, dictionary: str | Path | None = None) -> Re
         source=row.label if row else str(graph.parent if weights else graph),
         characters=None,
         dictionary_from=f"there is neither a key {CHARACTERS!r} in its metadata nor an {INFERENCE_YML}",
-        image_shape=_IMAGE_SHAPE,
+        image_shape=(3, 48, 320),  # of all recognisers since PP-OCRv3
         color="BGR",
-        preprocessing_from=_CLIENTS,
+        preprocessing_from="the clients of PaddleOCR and RapidOCR",
         is_known=row is not None,
         digests=digests,
     )
     yml = next(
         (file for file in (graph.with_suffix(".yml"), graph.with_name(INFERENCE_YML)) if file.is_file()), None
     )
-    model = model if yml is None else _with_yml(model, yml)
-    return _with_dictionary(model, metadata.get(CHARACTERS), dictionary, row)
+    described = model if yml is None else _with_yml(model, yml)
+    return _with_dictionary(described, metadata.get(CHARACTERS), dictionary, row)
 
 
-def releases_of(name: str, dictionary: str | Path | None = None) -> Iterator[ReleasedModel]:
+def releases_of(name: str, dictionary: str | PathLike[str] | None = None) -> Iterator[ReleasedModel]:
     """Yield the released models of this machine that have PaddleOCR's name ``name``.
 
     The cache of the paddleocr 3 client comes first (``$PADDLE_PDX_CACHE_HOME``, by default ``~/.paddlex``), then
@@ -219,8 +212,7 @@ def releases_of(name: str, dictionary: str | Path | None = None) -> Iterator[Rel
         PPOCRExtError: as in :func:`find_released`.
     """
     cache = Path(os.environ.get(CLIENT_CACHE) or "~/.paddlex").expanduser() / "official_models"
-    rows = [each for each in released_packages() if each.name == name]
-    installed = [each.folder / each.path for each in rows if each.folder]
+    installed = [row.folder / row.path for row in released_packages() if row.name == name and row.folder]
     # For its other engine the client keeps the ONNX form in a folder of its own.
     cached = [cache / name, cache / f"{name}_onnx"] if Path(name).name == name else []
     for place in filter(Path.exists, [*cached, *installed]):
@@ -230,26 +222,27 @@ def releases_of(name: str, dictionary: str | Path | None = None) -> Iterator[Rel
 
 
 def _find_graph(path: Path) -> Path | None:
-    """Return the graph of the only model at ``path``; None if there is none.
+    """Return the graph of the only model at ``path``; None if there is none, or if an export wrote it.
 
     Raises:
         WeightsError: there are several, or the weights have no graph.
     """
-    if path.is_dir():
-        listed = sorted(path.iterdir())
-    elif path.suffix in (".onnx", *_PADDLE_GRAPHS):
-        listed = [path]
-    else:
-        prefix = str(path).removesuffix(".pdiparams")
-        listed = [path, *(Path(f"{prefix}{ending}") for ending in _PADDLE_GRAPHS)]
+    if ((path if path.is_dir() else path.parent) / MODEL_FILE).is_file():
+        return None
+    prefix = str(path).removesuffix(".pdiparams")
+    listed = (
+        sorted(path.iterdir())
+        if path.is_dir()
+        else [path, *(Path(f"{prefix}{ending}") for ending in (".json", ".pdmodel"))]
+    )
     graphs = [each for each in listed if _is_graph(each) and each.is_file()]
     if len(graphs) > 1:
-        names = ", ".join(each.name for each in graphs)
         raise WeightsError(
-            f"{path} has {len(graphs)} models ({names}). Fix: give the file of one.", code="several_models"
+            f"{path} has {len(graphs)} models ({', '.join(each.name for each in graphs)}). Fix: give the file of one.",
+            code="several_models",
         )
     orphan = next((each for each in listed if each.suffix == ".pdiparams" and each.is_file()), None)
-    if orphan is not None and not graphs and not (orphan.parent / MODEL_FILE).is_file():
+    if orphan is not None and not graphs:
         raise WeightsError(
             f"{orphan} has no graph beside it (expected {orphan.stem}.json or {orphan.stem}.pdmodel). {_COPY}",
             code="missing_file",
@@ -267,36 +260,31 @@ def _onnx_metadata(file: Path) -> dict[str, str]:
     """Return the texts that an ONNX file has by key.
 
     Raises:
-        ValueError: it is truncated, or not ONNX.
+        OSError, ValueError: it cannot be read, is truncated, or is not ONNX.
         WeightsError: its weights are in other files, which its digest does not cover.
     """
-    message = memoryview(_content(file))
-    graphs = inner(message, _MODEL_GRAPH)
-    if len(graphs) != 1:
-        raise ValueError(f"it has {len(graphs)} graphs")
-    attributes = (each for node in inner(graphs[0], _NODE) for each in inner(node, _ATTRIBUTE))
-    constants = (tensor for attribute in attributes for tensor in inner(attribute, _ATTRIBUTE_TENSOR))
-    if any(inner(tensor, _EXTERNAL_DATA) for tensor in chain(inner(graphs[0], _INITIALIZER), constants)):
+    message = memoryview(read_at_most(file, _MAX_MODEL_BYTES))
+    if len(inner(message, 7)) != 1:
+        raise ValueError("it has no graph")
+    if any(inner(message, *path) for path in _EXTERNAL_DATA):
         raise WeightsError(
             f"{file} keeps its weights in other files. Fix: put them into one file: "
             f"`onnx.save(onnx.load({file.name!r}), 'one.onnx')`.",
             code="external_data",
         )
-    entries = [dict(fields(entry)) for entry in inner(message, _METADATA)]
-    return {_text(entry.get(_KEY)): _text(entry.get(_VALUE)) for entry in entries}
-
-
-def _text(value: int | memoryview | None) -> str:
-    return bytes(value or b"").decode("utf-8") if not isinstance(value, int) else ""
+    entries = ([*inner(entry, 1), *inner(entry, 2)] for entry in inner(message, 14))  # key, value
+    return {
+        bytes(pair[0]).decode("utf-8"): bytes(pair[1]).decode("utf-8") for pair in entries if len(pair) == 2
+    }
 
 
 def _check_tensors(file: Path) -> None:
     """Check that a ``.pdiparams`` has whole tensors to its end: Paddle runs a truncated one without a word.
 
     Raises:
-        ValueError, KeyError, struct.error: it has something else.
+        OSError, ValueError, KeyError, struct.error: it has something else.
     """
-    content = memoryview(_content(file))
+    content = memoryview(read_at_most(file, _MAX_MODEL_BYTES))
     at = 0
     while at < len(content) or not at:
         version, levels = struct.unpack_from("<IQ", content, at)
@@ -304,18 +292,10 @@ def _check_tensors(file: Path) -> None:
         if version or levels:
             raise ValueError(f"byte {at} starts no tensor")
         version, size = struct.unpack_from("<II", content, at)
-        described = list(fields(content[at + 8 : at + 8 + size]))
-        sizes = [value for number, value in described if number == _SIZE and isinstance(value, int)]
-        at += 8 + size + prod(sizes) * _ITEM_BYTES[int(dict(described)[_TYPE])]
+        described = [(key, int(value)) for key, value in fields(content[at + 8 : at + 8 + size])]
+        at += 8 + size + prod(value for key, value in described if key == 2) * _ITEM_BYTES[dict(described)[1]]
     if at != len(content):
         raise ValueError(f"it is truncated (found {len(content):,} bytes, expected {at:,})")
-
-
-def _content(file: Path) -> bytes:
-    try:
-        return read_at_most(file, _MAX_MODEL_BYTES)
-    except OSError as error:
-        raise ValueError(error.strerror or str(error)) from error
 
 
 def _with_yml(model: ReleasedModel, file: Path) -> ReleasedModel:
@@ -385,10 +365,13 @@ def _bad_yml(file: Path, reason: str) -> DataError:
 
 
 def _with_dictionary(
-    model: ReleasedModel, in_metadata: str | None, given: str | Path | None, row: ReleasedPackage | None
+    model: ReleasedModel,
+    in_metadata: str | None,
+    given: str | PathLike[str] | None,
+    row: ReleasedPackage | None,
 ) -> ReleasedModel:
     """Return the model with its dictionary: the given file, else its metadata, its ``inference.yml``, its package."""
-    file = None if given is None else find_dictionary(given) or Path(given)
+    file = None if given is None else find_dictionary(Path(given)) or Path(given)
     if file is None and in_metadata is not None:
         lines = in_metadata.removesuffix("\n").split("\n")
         return replace(

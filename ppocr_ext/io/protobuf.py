@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-_VARINT, _EIGHT_BYTES, _BYTES, _FOUR_BYTES = 0, 1, 2, 5  # wire types of protobuf
-_LONGEST = 63  # bits before the last byte of a varint
+_NUMBER, _BYTES = 0, 2  # wire types of protobuf: a number of any length, and bytes after their length
+_FIXED = {1: 8, 5: 4}  # the bytes of the other wire types
 
 
 def fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
@@ -19,38 +19,36 @@ def fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
     """
     at = 0
     while at < len(message):
-        key, at = _varint(message, at)
+        key, at = _number(message, at)
         kind = key & 7
-        if kind == _VARINT:
-            value, at = _varint(message, at)
-            yield key >> 3, value
+        size, at = (_FIXED[kind], at) if kind in _FIXED else _number(message, at)
+        if kind == _NUMBER:
+            yield key >> 3, size
             continue
-        if kind not in (_EIGHT_BYTES, _BYTES, _FOUR_BYTES):
-            raise ValueError(f"byte {at} starts no field of protobuf")
-        size, at = _varint(message, at) if kind == _BYTES else (8 if kind == _EIGHT_BYTES else 4, at)
-        if at + size > len(message):
-            raise ValueError(f"it is truncated (found {len(message):,} bytes, expected {at + size:,})")
+        if kind not in (_BYTES, *_FIXED) or at + size > len(message):
+            raise ValueError(f"no whole field of protobuf at byte {at:,} of {len(message):,}")
         yield key >> 3, message[at : at + size]
         at += size
 
 
-def inner(message: memoryview, number: int) -> list[memoryview]:
-    """Return the inner messages of ``message`` that have this field number.
+def inner(message: memoryview, *path: int) -> list[memoryview]:
+    """Return the messages inside ``message`` that ``path`` leads to, a field number for each level.
 
     Raises:
         ValueError: as :func:`fields`.
     """
-    return [value for key, value in fields(message) if key == number and isinstance(value, memoryview)]
+    found = [message]
+    for number in path:
+        values = (value for each in found for key, value in fields(each) if key == number)
+        found = [value for value in values if isinstance(value, memoryview)]
+    return found
 
 
-def _varint(message: memoryview, at: int) -> tuple[int, int]:
-    """Return the number that starts at ``at``, and where the next one starts."""
+def _number(message: memoryview, at: int) -> tuple[int, int]:
+    """Return the number that starts at ``at``, and where the next field starts."""
     value = 0
-    for shift in range(0, _LONGEST + 1, 7):
-        if at >= len(message):
-            raise ValueError("it is truncated")
-        value |= (message[at] & 127) << shift
-        at += 1
-        if message[at - 1] < 128:
-            return value, at
-    raise ValueError(f"byte {at} is in a number that never ends")
+    for place, byte in enumerate(message[at : at + 10]):
+        value |= (byte & 127) << 7 * place
+        if byte < 128:
+            return value, at + place + 1
+    raise ValueError(f"no whole field of protobuf at byte {at:,} of {len(message):,}")

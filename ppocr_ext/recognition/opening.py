@@ -198,16 +198,15 @@ def find_source(
         PPOCRExtError: the files of the model cannot be used, or the name is PaddleOCR's and no such model is here.
     """
     path = Path(fspath(source))
-    given = None if dictionary is None else fspath(dictionary)
-    model = None if (path / MODEL_FILE).is_file() else find_released(path, given)
+    model = find_released(path, dictionary)
     if model is None and not path.exists():
-        model = next(releases_of(str(path), given), None)
-        if model is None and (str(path) in table() or str(path) in {row.name for row in released_packages()}):
-            packages = [row.package for row in released_packages() if row.name == str(path)]
-            install = f"pip install {packages[0]}, or " if packages else ""
+        model = next(releases_of(str(path), dictionary), None)
+        packages = [row.package for row in released_packages() if row.name == str(path)]
+        if model is None and (packages or str(path) in table()):
             raise WeightsError(
-                f"{path}: no such released model is on this machine. Fix: {install}let the paddleocr 3 client "
-                f"download it, or give its folder or ONNX file.",
+                f"{path}: no such released model is on this machine. Fix: "
+                f"{f'pip install {packages[0]}, or ' if packages else ''}let the paddleocr 3 client download it, or "
+                f"give its folder or ONNX file.",
                 code="missing_file",
             )
     return model or path
@@ -324,23 +323,20 @@ def _of_released(model: ReleasedModel, options: OpenOptions) -> RecognizerParts:
         )
     engine = ExportedEngine(model.form, model.graph, files=model.files, threads=options.threads)
     # A size that the graph fixes is the only one that it takes, whatever is stated elsewhere.
-    fixed = engine.shape[2:] or (None, None)
-    rows, columns = (size or usual for size, usual in zip(fixed, model.image_shape[1:], strict=True))
+    sizes = zip(engine.shape[2:] or (None, None), model.image_shape[1:], strict=True)
+    rows, columns = (fixed or usual for fixed, usual in sizes)
     classes, widens = engine.try_sizes(rows, columns)
     charset = model.charset(classes)
-    # The paddleocr client has this limit, RapidOCR has none.
+    # The client of paddleocr has this limit; RapidOCR has none.
     limit = MAX_INPUT_WIDTH if widens else None
     policy = WidthPolicy("widen" if widens else "pad", (3, rows, columns), model.color, limit)
-    sizes = f"{rows} x {columns}" + (
-        f" to {limit}, aspect ratio kept" if widens else ", longer ones squeezed"
-    )
     origin = (
         f"model: {model.name or model.graph.name}, {model.source}; dictionary: {len(charset.characters):,} characters, "
-        f"from {model.dictionary_from}{', and a space' if charset.use_space else ''}; images: {model.color}, {sizes}, "
-        f"from {model.preprocessing_from}"
+        f"from {model.dictionary_from}{', and a space' if charset.use_space else ''}; images: {model.color}, {rows} x "
+        f"{columns}{f' to {limit}' if limit else ''}, aspect ratio kept, from {model.preprocessing_from}"
     )
-    is_arabic = (model.name or "").startswith("arabic_")  # such texts are reversed by PaddleOCR's clients
-    return RecognizerParts(engine, policy, charset, is_arabic, origin)
+    # PaddleOCR's clients reverse Arabic texts.
+    return RecognizerParts(engine, policy, charset, (model.name or "").startswith("arabic_"), origin)
 
 
 def _of_onnx(file: Path, options: OpenOptions) -> RecognizerParts:

@@ -369,6 +369,11 @@ WEIGHTS = group(
 
 # Reading images
 
+DETECTOR = """Global: {model_name: PP-OCRv5_mobile_det}
+PreProcess: {transform_ops: [DetResizeForTest: null]}
+PostProcess: {name: DBPostProcess}
+"""
+
 
 def predict(*images: str, source: str = "trained", options: tuple[str, ...] = ()) -> Arrange:
     return lambda bench: ["predict", source, *images, *(["-o", *options] if options else [])]
@@ -378,6 +383,15 @@ def no_best(bench: Bench) -> list[str]:
     for file in (bench.folder / "trained").glob("best_accuracy.*"):
         file.unlink()
     return ["predict", "trained", "data/val00.png"]
+
+
+ONNX_GRAPH = b"\x3a\x02\x12\x00"  # field 7, the graph, with an empty name
+
+
+def detector(bench: Bench) -> list[str]:
+    bench.write("det.onnx", ONNX_GRAPH)
+    bench.write("det.yml", DETECTOR)
+    return ["predict", "det.onnx", "data/val00.png"]
 
 
 READING = group(
@@ -424,9 +438,24 @@ READING = group(
         "Global.checkpoints",
     ),
     case(
-        "An ONNX file without the `model.json` of its export",
-        writing("model.onnx", b"", "predict", "model.onnx", "data/val00.png"),
+        "An ONNX file that is neither in a `model.json` nor in our table",
+        writing("model.onnx", ONNX_GRAPH, "predict", "model.onnx", "data/val00.png"),
         "--trust-model",
+    ),
+    case(
+        "An ONNX file that is cut short",
+        writing("model.onnx", ONNX_GRAPH[:-1], "predict", "model.onnx", "data/val00.png"),
+        "model.onnx",
+    ),
+    case(
+        "A released detector",
+        detector,
+        "PP-OCRv5_mobile_det",
+    ),
+    case(
+        "A dictionary for a run, which has its own",
+        call("predict trained data/val00.png --dict dict.txt"),
+        "--old-dict",
     ),
     case(
         "An engine for exported models, with a run folder",

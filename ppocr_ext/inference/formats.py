@@ -41,6 +41,7 @@ _CODE = (
     "paddle2onnx.export(*sys.argv[1:4], opset_version=int(sys.argv[4]), optimize_tool=None)"
 )
 _WIDER = 32  # columns; more than a network's strides, so that a graph of one width does not take them
+_SHOWN_OF_ERROR = 2  # lines of a library
 _SHOWN = 3  # lines of the converter that a message shows
 _ERROR = "[ERROR]"  # paddle2onnx begins a line with a reason so
 _NO_IMPORT = ("ImportError: ", "ModuleNotFoundError: ")  # the last line of a traceback begins so
@@ -254,7 +255,8 @@ class ExportedEngine:
             raise
         except Exception as error:  # libraries raise any class for a damaged file
             raise WeightsError(
-                f"{place} cannot be opened; it may be truncated or of another kind ({_reason(error)}). Fix: export it "
+                f"{place} cannot be opened; it may be truncated, of another kind, or of several models "
+                f"({_reason(error)}). Fix: export it "
                 f"again, or copy it again.",
                 code="damaged_file",
             ) from error
@@ -303,6 +305,6 @@ class ExportedEngine:
 
 
 def _reason(error: Exception) -> str:
-    """Return the last line of what a library says."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__
+    """Return the last lines of what a library says, without Paddle's hints for its authors."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip(" -")]
+    return " ".join([line for line in lines if not line.startswith("[")][-_SHOWN_OF_ERROR:]) or str(error)

@@ -285,12 +285,12 @@ def reparameterized(network: Network) -> Network:
     return fused
 
 
-@paddle.no_grad()
 def fuse_in_place(layer: nn.Layer) -> None:
     """Replace every layer below ``layer`` that has a method `fused` by its result."""
     for name, child in list(layer.named_children()):
         if hasattr(child, "fused"):
-            layer.add_sublayer(name, child.fused())  # takes the child's place under its name
+            with paddle.no_grad():  # not a decorator, whose state a recursive call would overwrite
+                layer.add_sublayer(name, child.fused())  # takes the child's place under its name
         else:
             fuse_in_place(child)
 

@@ -3,13 +3,22 @@
 import shutil
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 import yaml
 from onnx import helper
 
+from ppocr_ext.charset import Charset
+from ppocr_ext.checkpoint.conversion import ctc_alone
+from ppocr_ext.config import load
+from ppocr_ext.config.derive import with_class_counts
+from ppocr_ext.data.preprocessing import read_preprocessing
 from ppocr_ext.inference.released import find_released, released_packages
+from ppocr_ext.io.resources import find_config
+from ppocr_ext.modeling import build_model
 
+CHARACTERS = tuple("abcdefghijklmnopqrs")
 DETECTOR = {"Global": {"model_name": "PP-OCRv5_mobile_det"}, "PostProcess": {"name": "DBPostProcess"}}
 
 
@@ -60,3 +69,24 @@ def real_release(name: str, package: str):
             if model.is_known:
                 return model
     return pytest.skip(f"no {package} with the {name} of our table is installed")
+
+
+def shipped_network(name, **changes):
+    """Return the network of a shipped config for 20 classes with a CTC head alone, and the height of its images."""
+    config = load([find_config(f"configs/{name}.yml")])
+    architecture = with_class_counts(config, Charset(CHARACTERS)).at("Architecture")
+    return build_model({**ctc_alone(architecture), **changes}), read_preprocessing(config, "Eval").sizes[0][1]
+
+
+def randomise(layer, seed):
+    """Give every entry of the state its own numbers, so that no exchange of two layers stays hidden."""
+    draw = np.random.default_rng(seed)
+    for name, tensor in layer.state_dict().items():
+        shape = list(tensor.shape)
+        if len(shape) > 1:
+            values = tensor.numpy() * draw.uniform(0.5, 1.2, shape)
+        elif name.endswith(("_variance", "scale", "weight")):
+            values = draw.uniform(0.5, 1.5, shape)
+        else:
+            values = draw.normal(0, 0.1, shape)
+        tensor.set_value(values.astype("float32"))

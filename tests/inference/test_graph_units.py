@@ -3,49 +3,23 @@
 import numpy as np
 import paddle
 import pytest
+from released import randomise, shipped_network
 
-from ppocr_ext.charset import Charset
-from ppocr_ext.checkpoint.conversion import ctc_alone
-from ppocr_ext.config import load
-from ppocr_ext.config.derive import with_class_counts
-from ppocr_ext.data.preprocessing import read_preprocessing
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.inference.comparison import text_inputs
 from ppocr_ext.inference.formats import convert_graph
 from ppocr_ext.inference.graph import write_reader
 from ppocr_ext.inference.graph_file import read_graph
 from ppocr_ext.inference.graph_units import units_of
-from ppocr_ext.io.resources import find_config
-from ppocr_ext.modeling import build_model
 from ppocr_ext.modeling.restore import fill, match_units
 
 WIDTH = 96
-NETWORKS = [
-    *(f"pp-ocr/{name}" for name in ("v2_mobile", "v3_mobile", "v4_mobile", "v4_server", "v5_server")),
-    *(f"pp-ocr/{name}" for name in ("v6_tiny", "v6_small", "v6_medium")),
-    *("svtrv2/teacher", "svtrv2/student", "lines/student"),
-]
-
-
-def network(name, **changes):
-    """Return the network of a shipped config for 20 classes with a CTC head alone, and the height of its images."""
-    config = load([find_config(f"configs/{name}.yml")])
-    architecture = with_class_counts(config, Charset(tuple("abcdefghijklmnopqrs"))).at("Architecture")
-    return build_model({**ctc_alone(architecture), **changes}), read_preprocessing(config, "Eval").sizes[0][1]
-
-
-def randomise(layer, seed):
-    """Give every entry of the state its own numbers, so that no exchange of two layers stays hidden."""
-    draw = np.random.default_rng(seed)
-    for name, tensor in layer.state_dict().items():
-        shape = list(tensor.shape)
-        if len(shape) > 1:
-            values = tensor.numpy() * draw.uniform(0.5, 1.2, shape)
-        elif name.endswith(("_variance", "scale", "weight")):
-            values = draw.uniform(0.5, 1.5, shape)
-        else:
-            values = draw.normal(0, 0.1, shape)
-        tensor.set_value(values.astype("float32"))
+LARGE = ("pp-ocr/v4_server", "pp-ocr/v5_server", "pp-ocr/v6_medium", "svtrv2/teacher", "svtrv2/student")
+SMALL = (
+    *(f"pp-ocr/{name}" for name in ("v2_mobile", "v3_mobile", "v4_mobile", "v6_tiny", "v6_small")),
+    "lines/student",
+)
+NETWORKS = [*SMALL, *(pytest.param(name, marks=pytest.mark.e2e) for name in LARGE)]
 
 
 def logs(layer, images):
@@ -56,7 +30,7 @@ def logs(layer, images):
 
 def restored(name, graph, shape):
     """Return a new network with the weights of the files, and the names of the entries that were filled."""
-    other, _ = network(name)
+    other, _ = shipped_network(name)
     randomise(other, 2)
     match = match_units(other, units_of(graph), shape)
     assert match.problem == ""
@@ -65,7 +39,7 @@ def restored(name, graph, shape):
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_network_is_read_back_from_paddle_and_onnx(name, tmp_path):
-    exported, height = network(name, fused=False)  # with branches and BatchNorms
+    exported, height = shipped_network(name, fused=False)  # with branches and BatchNorms
     randomise(exported, 1)
     exported.eval()
     shape = (3, height, WIDTH)
@@ -92,15 +66,15 @@ def test_a_network_is_read_back_from_paddle_and_onnx(name, tmp_path):
 
 
 def test_a_graph_of_another_network_names_the_first_layer(tmp_path):
-    exported, _ = network("lines/student", fused=False)
+    exported, _ = shipped_network("lines/student", fused=False)
     exported.eval()
     write_reader(exported, tmp_path, (3, 48, WIDTH))
     units = units_of(read_graph(tmp_path / "inference.json", tmp_path / "inference.pdiparams"))
-    other, _ = network("svtrv2/student")
+    other, _ = shipped_network("svtrv2/student")
     assert match_units(other, units, (3, 48, WIDTH)).problem.startswith(
         "backbone.features.0.0: expected conv [48"
     )
-    same, _ = network("lines/student")
+    same, _ = shipped_network("lines/student")
     assert "nothing more" in match_units(same, units[:-1], (3, 48, WIDTH)).problem
     assert "no layer for linear" in match_units(same, [*units, units[-1]], (3, 48, WIDTH)).problem
 
@@ -109,7 +83,7 @@ def test_files_that_do_not_belong_together_are_refused(tmp_path):
     for name in ("lines/student", "lines/teacher"):
         folder = tmp_path / name
         folder.mkdir(parents=True)
-        exported, height = network(name, fused=False)
+        exported, height = shipped_network(name, fused=False)
         exported.eval()
         write_reader(exported, folder, (3, height, WIDTH))
     graph = tmp_path / "lines/student/inference.json"

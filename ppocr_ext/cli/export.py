@@ -137,7 +137,7 @@ def _print(exported: ExportedModel) -> None:
     print(f"written: {exported.folder}")
     for name, size in exported.sizes.items():
         print(f"  {name:<20} {size:>12,} bytes")
-    for comparison in exported.comparisons:
+    for comparison in description.comparisons:
         print(f"equal to the network: {comparison}")
     print(f"\n{width_warning(description.policy)}")
     if description.accuracy:

@@ -26,7 +26,7 @@ PaddleOCR 2.x and RapidOCR 3.x if they are installed. A row for each gives the l
 (equal texts alone hide a second softmax), how many texts are equal, and with labels, how many are right. Where a
 reader differs, the first image with another result is named.
 
-exit code: 0 equal, 1 something differs by more than --tolerance, 2 it cannot be checked.
+exit code: 0 equal, 1 something differs by more than the limit, 2 it cannot be checked.
 
 examples:
   ppocr-ext verify output/run/inference                    # on some images of Eval and drawn ones
@@ -64,9 +64,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "--tolerance",
         ValueRule("number", above=0, most=0.999),
-        default=1e-4,
         metavar="X",
-        help="largest difference of two probabilities that is accepted (0.0001)",
+        help="largest difference of two probabilities that is accepted (default: 0.0001, and what the network's own "
+        "noise explains)",
     )
     add_data_dir_argument(parser)
     add("--no-clients", action="store_true", help="leave out the installed clients, which start slowly")
@@ -91,18 +91,17 @@ def run(args: argparse.Namespace) -> int:
         with_clients=not args.no_clients,
         trust_model=args.trust_model,
     )
-    _print(result, args.tolerance)
-    return 0 if result.agrees(args.tolerance) else 1
+    _print(result)
+    return 0 if result.agrees() else 1
 
 
-def _print(result: Verification, tolerance: float) -> None:
+def _print(result: Verification) -> None:
     """Print a row for each reader, what differs, and what could not be compared."""
     width = max(len(row.name) for row in result.rows)
     labelled = any(row.labelled for row in result.rows)
     title = f"{'':<{width}}  images  largest difference  equal texts"
-    print(
-        f"compared with: {result.reference}; tolerance {tolerance:g}\n{title}{'  accuracy' if labelled else ''}"
-    )
+    print(f"compared with: {result.reference}; {result.rows[0].limits}")
+    print(f"{title}{'  accuracy' if labelled else ''}")
     for number, row in enumerate(result.rows):
         print(f"{row.name:<{width}}  {_cells(row, number == 0, labelled)}".rstrip())
     for row in result.rows:
@@ -115,9 +114,9 @@ def _print(result: Verification, tolerance: float) -> None:
     for fault in result.faults:
         print(f"differs: {fault}")
     for row in result.rows:
-        if not row.agrees(tolerance):
+        if not row.agrees():
             print("\n  ".join([f"\n{row.name} differs:", *row.faults]))
-    if result.agrees(tolerance):
+    if result.agrees():
         print("equal")
     else:
         print(f"NOT equal. Fix: {_HINT}")

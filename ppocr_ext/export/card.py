@@ -15,6 +15,7 @@ from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.checkpoint.contents import checkpoint_line, own_metrics
 from ppocr_ext.config import Config, named_items
 from ppocr_ext.export import clients
+from ppocr_ext.export.verify import Comparison
 from ppocr_ext.inference.formats import FORMATS, MODEL_FILE
 from ppocr_ext.inference.runners import GRAPH, ONNX
 from ppocr_ext.io.atomic import write_text
@@ -54,6 +55,8 @@ def write_card(folder: Path, name: str, description: Description, sizes: Mapping
         "## Width of the input",
         warning,
         *_accuracy(description),
+        "## Compared with the trained network",
+        *_compared(description.comparisons),
         "## Read an image",
         "Run these lines in the parent folder of this one, with the path of your image in place of `IMAGE`.",
         *_lines(name, description, sizes),
@@ -112,6 +115,16 @@ def _accuracy(description: Description) -> list[str]:
     ]
 
 
+def _compared(comparisons: Sequence[Comparison]) -> list[str]:
+    """Return a table of the forms, and what their differences are to be compared with."""
+    facts = comparisons[0]
+    return [
+        _table({f"`{each.name}`": str(each).partition(": ")[2] for each in comparisons}),
+        f"On this machine, rounding alone changes the network's own probabilities by {facts.limits.noise:.1e}. Its two "
+        f"most probable classes differ by at least {facts.margin:.1e} in each frame.",
+    ]
+
+
 def _lines(name: str, description: Description, sizes: Mapping[str, int]) -> list[str]:
     """Return headings and code for each client that can read the files."""
     policy = description.policy
@@ -156,6 +169,7 @@ class Description:
         policy: prepares the images.
         width: the only width that the graph takes; None for every width.
         accuracy: the accuracy on a label file, by width policy; empty without such a file.
+        comparisons: a comparison with the network for each form, at least one.
     """
 
     config: Config
@@ -165,6 +179,7 @@ class Description:
     policy: WidthPolicy
     width: int | None
     accuracy: Mapping[str, float]
+    comparisons: Sequence[Comparison]
 
     @property
     def weights(self) -> str:
@@ -199,6 +214,13 @@ class Description:
             },
             "metric": _metric(self.trained.weights) or None,
             "accuracy_by_width_policy": dict(self.accuracy) or None,
+            "comparison": {
+                "noise": self.comparisons[0].limits.noise,
+                "least_margin": self.comparisons[0].margin,
+                "images": self.comparisons[0].images,
+                "largest_difference": {each.name: each.largest for each in self.comparisons},
+                "different_texts": {each.name: each.different for each in self.comparisons},
+            },
             "parameters": self.parameters,
             "versions": {
                 "ppocr_ext": __version__,

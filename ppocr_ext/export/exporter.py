@@ -60,13 +60,11 @@ class ExportedModel:
         folder: the folder with the files.
         description: the description of the model.
         sizes: bytes of each file.
-        comparisons: the comparisons of each form with the network.
     """
 
     folder: Path
     description: Description
     sizes: Mapping[str, int]
-    comparisons: Sequence[Comparison]
 
 
 def export_trained(
@@ -167,11 +165,12 @@ def export_recogniser(
             policy=policy,
             width=width,
             accuracy=accuracy,
+            comparisons=[each for each in comparisons if any(each.name in form.openers for form in chosen)],
         )
         write_card(folder, output.resolve().name, description, sizes_of(folder))
         description.write(folder, list(sizes_of(folder)))
         sizes = sizes_of(folder)
-    return ExportedModel(output, description, sizes, comparisons)
+    return ExportedModel(output, description, sizes)
 
 
 def policy_of_width(policy: WidthPolicy, width: int | None) -> WidthPolicy:
@@ -225,9 +224,9 @@ def compare_files(
         if not comparison.agrees():
             faults = "".join(f"\n  {fault}" for fault in comparison.faults)
             raise ModelError(
-                f"The written model differs from the network ({comparison}), so nothing is published. Fix: export "
-                f"again; if it differs again, report it with the config: Paddle or the converter cannot express this "
-                f"network.{faults}",
+                f"The written model differs from the network by more than rounding explains ({comparison}), so "
+                f"nothing is published. Fix: export again; if it differs again, report it with the config: Paddle or "
+                f"the converter cannot express this network.{faults}",
                 code="export_differs",
             )
     return comparisons

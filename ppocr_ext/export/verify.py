@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from ppocr_ext.config.global_keys import PADDLE
 from ppocr_ext.config.yaml_io import PlainLoader
 from ppocr_ext.data.label_file import read_label_file
 from ppocr_ext.errors import DataError, PPOCRExtError
-from ppocr_ext.inference.comparison import TOLERANCE, distance
+from ppocr_ext.inference.comparison import TOLERANCE, Limits, distance, margins, noise_of
 from ppocr_ext.inference.formats import FORMATS, INFERENCE_YML, ExportedEngine
 from ppocr_ext.inference.runners import Engine
 from ppocr_ext.limits import MAX_DICTIONARY_BYTES, read_at_most
@@ -28,7 +28,9 @@ from ppocr_ext.recognition.images import ImageSource, WidthPolicy, images_in, re
 from ppocr_ext.recognition.opening import RecognizerParts, parts_of_metadata
 
 _MAX_MESSAGE = 200  # characters of a client's message that are shown
-_BATCH_IMAGES = 8  # images that a graph also gets as one batch, since a graph may be wrong in batches alone
+# The first images show how much the network differs from itself, and a graph also gets them as one batch, since it may
+# be wrong in batches alone.
+_BATCH_IMAGES = 8
 
 
 class Picture(NamedTuple):
@@ -75,26 +77,30 @@ class Comparison:
     Attributes:
         name: the name of the reader.
         note: see :class:`Reader`.
+        limits: the differences that are accepted.
         images: how many were compared.
         largest: the largest difference of two probabilities; infinite if the shapes differ or a number is NaN.
+        margin: the least difference of the network's two most probable classes in a frame.
         different: how many texts differ.
         labelled: how many images have a label.
         correct: how many of those are read correctly.
-        faults: what differs: the first image, a dictionary, a batch.
+        faults: what differs by more than the limits: the first image, a dictionary, a batch.
     """
 
     name: str
     note: str = ""
+    limits: Limits = Limits()
     images: int = 0
     largest: float = 0.0
+    margin: float = math.inf
     different: int = 0
     labelled: int = 0
     correct: int = 0
     faults: list[str] = field(default_factory=list)
 
-    def agrees(self, tolerance: float = TOLERANCE) -> bool:
-        """Return True if no probability differs by more than ``tolerance``, and nothing else is wrong."""
-        return self.largest <= tolerance and not self.faults
+    def agrees(self) -> bool:
+        """Return True if no probability differs by more than the limits, and nothing else is wrong."""
+        return not self.faults
 
     def __str__(self) -> str:
         """Return ``onnx: 12 images, largest difference of probabilities 2.1e-07, texts equal``."""
@@ -109,7 +115,7 @@ def compare(
     clients: Sequence[Reader],
     pictures: Iterable[Picture],
     any_width: bool,
-    tolerance: float = TOLERANCE,
+    tolerance: float | None = None,
 ) -> list[Comparison]:
     """Compare the readers of an export with the network, image by image. Graphs also get batches and other widths.
 
@@ -120,17 +126,23 @@ def compare(
         clients: the clients that read it.
         pictures: the images.
         any_width: the graphs should take every width.
-        tolerance: the largest difference of probabilities that is accepted.
+        tolerance: the largest difference of probabilities that is accepted; None for 0.0001 and what the network's own
+            noise explains, see :class:`ppocr_ext.inference.comparison.Limits`.
 
     Returns:
         A comparison for ``network`` itself, and one for each form and client.
     """
+    pictures = iter(pictures)
+    first = list(islice(pictures, _BATCH_IMAGES))
+    batch = [picture.pixels for picture in first]
+    limits = Limits(tolerance or TOLERANCE)
+    if tolerance is None:
+        prepared = [network.policy.prepare(pixels) for pixels in batch]
+        limits = Limits(noise=noise_of(network.engine.probabilities, prepared))
     readers = [Reader(each, partial(read_picture, parts)) for each, parts in forms.items()]
-    reference = Comparer(network, Reader(name, partial(read_picture, network)), tolerance)
-    comparers = [Comparer(network, each, tolerance) for each in (*readers, *clients)]
-    batch: list[np.ndarray] = []
-    for picture in pictures:
-        batch += [picture.pixels] * (len(batch) < _BATCH_IMAGES)
+    reference = Comparer(network, Reader(name, partial(read_picture, network)), limits)
+    comparers = [Comparer(network, each, limits) for each in (*readers, *clients)]
+    for picture in chain(first, pictures):
         output = read_picture(network, picture.pixels)
         reference.check(picture, output, output)
         expected: dict[WidthPolicy, Output] = {network.policy: output}
@@ -152,18 +164,17 @@ class Comparer:
     Args:
         network: the trained network, whose outputs count as right.
         reader: the reader to check.
-        tolerance: the largest difference of probabilities that is accepted.
+        limits: the differences that are accepted.
 
     Attributes:
         network: the network, with the width policy of the reader.
         result: the comparison of the images so far.
     """
 
-    def __init__(self, network: RecognizerParts, reader: Reader, tolerance: float = TOLERANCE) -> None:
+    def __init__(self, network: RecognizerParts, reader: Reader, limits: Limits | None = None) -> None:
         self.network = replace(network, policy=reader.own_policy or network.policy)
-        self.result = Comparison(reader.name, reader.note)
+        self.result = Comparison(reader.name, reader.note, limits or Limits())
         self._reader = reader
-        self._tolerance = tolerance
 
     def add(self, picture: Picture, expected: Output) -> None:
         """Read an image and add the comparison to ``result``; ``expected`` is the output of ``network``."""
@@ -181,20 +192,23 @@ class Comparer:
         result.images += 1
         difference = distance(expected.probabilities, output.probabilities)
         result.largest = max(result.largest, difference)
+        result.margin = min(result.margin, float(margins(expected.probabilities).min()))
         result.labelled += picture.label is not None
         result.correct += output.text == picture.label and not failure
         differs = output.text != expected.text or bool(failure)
         result.different += differs
-        if result.faults or not (differs or difference > self._tolerance):
+        accepted = result.limits.accept(expected.probabilities, output.probabilities)
+        if result.faults or (accepted and not differs):
             return
         height, width = picture.pixels.shape[:2]
         where = f"image {result.images} ({width} x {height} pixels)"
         if failure:
             result.faults.append(f"{where}: {failure}")
-        elif difference > self._tolerance:
+        elif not accepted:
             result.faults.append(
                 f"{where}: text {output.text!r}, expected {expected.text!r}; probabilities differ by {difference:.1e} "
-                f"(shape {list(output.probabilities.shape)}, expected {list(expected.probabilities.shape)})"
+                f"({result.limits}; shape {list(output.probabilities.shape)}, expected "
+                f"{list(expected.probabilities.shape)})"
             )
         # With equal probabilities, only the dictionary can make another text.
         elif self._decoded(output.probabilities) != output.text:
@@ -222,14 +236,15 @@ class Comparer:
             batches += batches_of(images, replace(network.policy, kind="widen"))
         for batch in batches:
             expected = network.engine.probabilities(batch)
-            fault = "other probabilities"
             try:
-                difference = distance(expected, engine.probabilities(batch))
+                found = engine.probabilities(batch)
+                difference = distance(expected, found)
+                accepted = result.limits.accept(expected, found)
+                fault = f"probabilities differ by {difference:.1e} ({result.limits})"
             except Exception as error:  # engines raise any class
-                difference = math.inf
-                fault = _failure(error)
+                difference, accepted, fault = math.inf, False, _failure(error)
             result.largest = max(result.largest, difference)
-            if difference > self._tolerance and not result.faults:
+            if not (accepted or result.faults):
                 result.faults.append(f"{len(batch)} images of width {batch.shape[3]}: {fault}")
 
 

@@ -33,7 +33,7 @@ from ppocr_ext.export.verify import (
     open_forms,
 )
 from ppocr_ext.host.facade import open_text_recognizer
-from ppocr_ext.inference.comparison import TOLERANCE, drawn_images
+from ppocr_ext.inference.comparison import drawn_images
 from ppocr_ext.inference.formats import INFERENCE_YML, MODEL_FILES
 from ppocr_ext.inference.runners import ONNX, NetworkEngine
 from ppocr_ext.io.resources import file_digest
@@ -66,9 +66,9 @@ class Verification:
     notes: list[str] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
 
-    def agrees(self, tolerance: float) -> bool:
+    def agrees(self) -> bool:
         """Return True if every reader equals the reference, and the files are those that were exported."""
-        return not self.faults and all(row.agrees(tolerance) for row in self.rows)
+        return not self.faults and all(row.agrees() for row in self.rows)
 
 
 def verify_export(
@@ -79,7 +79,7 @@ def verify_export(
     host_path: str | None = None,
     images: Sequence[str] = (),
     data_dir: str | None = None,
-    tolerance: float = TOLERANCE,
+    tolerance: float | None = None,
     with_clients: bool = True,
     trust_model: bool = False,
 ) -> Verification:
@@ -92,7 +92,7 @@ def verify_export(
         host_path: a PaddleOCR checkout; None searches for a host.
         images: files, folders, patterns, a label file. Without any, some images of Eval and drawn ones are read.
         data_dir: start of image paths in a label file; None for its own folder.
-        tolerance: the largest difference of probabilities that is accepted.
+        tolerance: see :func:`ppocr_ext.export.verify.compare`.
         with_clients: also read with the clients that are installed.
         trust_model: also run files whose digest differs from ``model.json``.
 

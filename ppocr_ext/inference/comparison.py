@@ -1,8 +1,9 @@
-"""Compare an engine with its network on drawn text of several widths; imports no Paddle."""
+"""Compare an engine with its network: what differs by rounding alone, and drawn text; imports no Paddle."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import cv2
 import numpy as np
@@ -11,6 +12,10 @@ from ppocr_ext.config.global_keys import BFLOAT16, FLOAT32
 
 TOLERANCE = 1e-4  # share of the largest absolute value of an output, or of 1 if that is greater
 BFLOAT16_TOLERANCE = 0.05  # root mean square of the differences, as a share of that of the output
+_NOISES = 4.0  # limit of a difference in units of the noise, which varies from image to image
+_MOST = 0.02  # no noise excuses a larger difference of probabilities
+# Of an input, relative. Sums of a thousand products in two orders differ by about sqrt(1000) roundings of 2^-24.
+_ROUNDING = np.float32(2.0**-19)
 _LEAST = 1e-12  # smaller probabilities are clipped: the softmax of oneDNN returns none below exp(-64)
 _LETTERS = (1, 4, 9, 16)  # number of letters in each drawn image, from a narrow to a wide one
 _DRAWN = "0123456789"
@@ -37,6 +42,73 @@ def is_near(expected: np.ndarray, found: np.ndarray, dtype: str = FLOAT32) -> bo
     if expected.shape == found.shape and dtype == BFLOAT16:
         return float(np.linalg.norm(found - expected)) <= BFLOAT16_TOLERANCE * float(np.linalg.norm(expected))
     return distance(expected, found) <= TOLERANCE * max(1.0, float(np.abs(expected).max()))
+
+
+def margins(probabilities: np.ndarray) -> np.ndarray:
+    """Return how much more probable the best class of each frame is than the second one.
+
+    Args:
+        probabilities: float32 [..., C], with at least two classes.
+
+    Returns:
+        float32 [...].
+    """
+    best = np.partition(probabilities, -2, axis=-1)
+    return np.asarray(best[..., -1] - best[..., -2])
+
+
+def noise_of(probabilities: Callable[[np.ndarray], np.ndarray], images: Sequence[np.ndarray]) -> float:
+    """Return by how much a network differs from itself on this machine: the largest difference of probabilities.
+
+    Each image is computed alone, and in a batch with two copies of it that are rounded in another way. Engines round
+    otherwise than the network inside, and differ about as much. They do not take part, so that a wrong engine does not
+    raise its own limit.
+
+    Args:
+        probabilities: maps float32 [B, 3, H, W] to float32 [B, T, C].
+        images: float32 [3, H, W] each.
+    """
+    generator = np.random.default_rng(0)
+    noise = 0.0
+    for image in images:
+        signs = generator.choice([-1, 1], (2, *image.shape)).astype(np.float32)
+        expected = probabilities(image[None])
+        found = probabilities(np.stack([image, *(image * (1 + _ROUNDING * signs))]))
+        noise = max(noise, distance(np.repeat(expected, len(found), axis=0), found))
+    return noise
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How far the probabilities of a form of a network may be from the network's own.
+
+    In each frame, one of these is accepted:
+
+    - at most ``tolerance``;
+    - at most ``noise``, as the network differs from itself;
+    - at most four times the noise, if the best class stays the best: at most half the margin to the second one.
+
+    Attributes:
+        tolerance: a difference of probabilities.
+        noise: see :func:`noise_of`; above 0.02 it counts as 0.02.
+    """
+
+    tolerance: float = TOLERANCE
+    noise: float = 0.0
+
+    def accept(self, expected: np.ndarray, found: np.ndarray) -> bool:
+        """Return True if the probabilities of a form, float32 [..., C], are near enough to those of the network."""
+        if expected.shape != found.shape:
+            return False
+        harmless = np.minimum(_NOISES * self.noise, margins(expected) / 2)
+        rounded = np.minimum(_MOST, np.maximum(self.noise, harmless))
+        # A number that is NaN is above every limit.
+        return bool((np.abs(expected - found).max(axis=-1) <= np.maximum(self.tolerance, rounded)).all())
+
+    def __str__(self) -> str:
+        """Return ``limit 1.0e-04; the network differs from itself by 2.5e-06``."""
+        noise = f"; the network differs from itself by {self.noise:.1e}" if self.noise else ""
+        return f"limit {max(self.tolerance, min(_MOST, _NOISES * self.noise)):.1e}{noise}"
 
 
 def drawn_images(characters: Sequence[str], height: int) -> list[np.ndarray]:

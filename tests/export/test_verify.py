@@ -71,7 +71,7 @@ def test_an_export_equals_its_network(verify, exported, trained, tmp_path):
     rows = "".join(f"{number}.png\t{label}\n" for number, label in enumerate(labels)) + "missing.png\tx\n"
     (tmp_path / "list.txt").write_text(rows, encoding="utf-8")
     found = verify(exported.folder, images=[str(tmp_path / "list.txt")])
-    assert found.agrees(1e-4) and found.reference == NETWORK
+    assert found.agrees() and found.reference == NETWORK
     assert [row.name for row in found.rows] == [NETWORK, *PADDLE, ONNX]
     assert {(row.images, row.different, row.correct) for row in found.rows} == {(4, 0, 3)}
     assert max(row.largest for row in found.rows) < 1e-5
@@ -143,7 +143,7 @@ def test_a_planted_fault_is_found_in_its_form(verify, copy, plant, readers, fact
     found = verify(copy)  # the other forms of the model are the clean twins
     assert differing(found) == readers
     assert all(fact in str(row.faults) for row in found.rows if row.name in readers)
-    assert not found.agrees(1e-4)
+    assert not found.agrees()
 
 
 class NormedConv(paddle.nn.Layer):
@@ -180,7 +180,7 @@ def test_truncated_weights_are_found(verify, copy, name):
     content = (copy / name).read_bytes()
     (copy / name).write_bytes(content[: len(content) // 2])
     found = verify(copy)
-    assert [name in fault for fault in found.faults] == [True] and not found.agrees(1e-4)
+    assert [name in fault for fault in found.faults] == [True] and not found.agrees()
     assert differing(found) == ([ONNX] if name == ONNX else PADDLE)
 
 
@@ -192,7 +192,7 @@ def test_files_of_unknown_origin_run_only_if_they_are_trusted(copy, name):
     (copy / "model.json").write_text(json.dumps(description), encoding="utf-8")
     with raises_code(WeightsError, "digest_mismatch", name, "--trust-model"):
         verify_export(copy, with_clients=False)
-    assert verify_export(copy, with_clients=False, trust_model=True).agrees(1e-4)
+    assert verify_export(copy, with_clients=False, trust_model=True).agrees()
 
 
 def test_a_changed_charset_or_nothing_to_compare_is_an_error(verify, copy):

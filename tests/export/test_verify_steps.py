@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.export.verify import Comparer, Comparison, Output, Picture, read_picture
-from ppocr_ext.inference.comparison import drawn_images
+from ppocr_ext.export.verify import Comparer, Comparison, Output, Picture, compare, read_picture
+from ppocr_ext.inference.comparison import TOLERANCE, Limits, drawn_images
 from ppocr_ext.recognition.ctc_text import read
 from ppocr_ext.recognition.images import WidthPolicy
 from ppocr_ext.recognition.opening import RecognizerParts
@@ -135,3 +135,79 @@ def test_a_client_that_fails_is_named_and_the_image_is_read_wrongly():
     assert not result.correct
     (fault,) = result.faults
     assert "no such colour" in fault
+
+
+class Sensitive(Columns):
+    """As `Columns`, but the logits are waves of its logits, so that rounding shows.
+
+    Args:
+        order: of the terms of a sum, 1 or -1, as two libraries may add them.
+        more: is added to the logits of the first character.
+    """
+
+    def __init__(self, order: int = 1, more: float = 0.0) -> None:
+        self.order, self.more = order, np.float32(more)
+
+    def probabilities(self, images: np.ndarray) -> np.ndarray:
+        count, frames = len(images), images.shape[3] // 8
+        blocks = images[:, :, :, : frames * 8].reshape(count, 3, HEIGHT, frames, 8)
+        rows = blocks.transpose(0, 3, 1, 2, 4).reshape(count, frames, -1)[:, :, :: self.order]
+        logits = 8 * np.sin(200 * (rows @ self.weights[:: self.order]) + np.arange(CHARSET.ctc_classes))
+        logits[:, :, 1] += self.more
+        return softmax(logits.astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    ("form", "agrees"),
+    [(Sensitive(-1), True), (Sensitive(-1, 0.2), False), (Sensitive(more=0.2), False), (Columns(), False)],
+    ids=["other-order", "other-order-and-bias", "bias", "other-weights"],
+)
+def test_rounding_is_told_from_a_fault_where_the_network_is_sensitive(form, agrees):
+    network = replace(RIGHT, engine=Sensitive())
+    forms = {"form": replace(RIGHT, engine=form)}
+    _, found = compare("network", network, forms, (), map(Picture, IMAGES), any_width=True)
+    assert found.agrees() == agrees and found.largest > TOLERANCE
+    assert found.limits.noise > TOLERANCE and 0 < found.margin < 1
+    _, strict = compare("network", network, forms, (), map(Picture, IMAGES), True, tolerance=TOLERANCE)
+    assert not strict.agrees()
+
+
+def test_a_network_that_differs_in_a_batch_is_as_noisy_as_that():
+    class Batched(Columns):
+        def probabilities(self, images: np.ndarray) -> np.ndarray:
+            return super().probabilities(images) + np.float32(0.003 * (len(images) > 1))
+
+    parts = replace(RIGHT, engine=Batched())
+    (reference,) = compare("network", parts, {}, (), map(Picture, IMAGES), any_width=False)
+    assert reference.limits.noise == pytest.approx(0.003, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("noise", "expected", "difference", "accepted"),
+    [
+        (0.0, (0.9, 0.1), 0.5e-4, True),
+        (0.0, (0.50001, 0.49999), 0.5e-4, True),
+        (0.0, (0.9, 0.1), 2e-4, False),
+        (0.001, (0.9, 0.1), 0.0039, True),
+        (0.001, (0.9, 0.1), 0.0041, False),
+        (
+            0.001,
+            (0.502, 0.498),
+            0.0019,
+            True,
+        ),  # 0.0038 apart after both have moved: the best class is the same
+        (0.001, (0.502, 0.498), 0.0021, False),  # the text could change
+        (0.001, (0.50001, 0.49999), 0.0009, True),  # and here it does so in the network itself
+        (0.001, (0.50001, 0.49999), 0.0011, False),
+        (0.5, (0.9, 0.1), 0.019, True),
+        (0.5, (0.9, 0.1), 0.021, False),
+        (0.001, (0.9, 0.1), np.nan, False),
+    ],
+)
+def test_a_difference_is_accepted_if_it_is_noise_and_cannot_change_the_text(
+    noise, expected, difference, accepted
+):
+    right = np.float32([[1, 0], expected])
+    wrong = right + np.float32([[0, 0], [-difference, difference]])
+    assert Limits(noise=noise).accept(right[None], wrong[None]) == accepted
+    assert not Limits(noise=noise).accept(right, wrong[:1])

@@ -106,10 +106,12 @@ def test_a_loss_that_reads_features_is_taught_live(cache, distill, tmp_path, cap
         CacheBuilder(distill(tmp_path, **values), CacheOptions(tmp_path / "cache"))
 
 
-@pytest.mark.skipif(not has_bfloat16(), reason="this processor has no instructions for bfloat16")
 def test_a_cache_is_continued_in_its_type_only(cache, distill, tmp_path, monkeypatch):
     monkeypatch.setattr(compiled_models, "LEAST_SAMPLES", 1)
     half = distill(tmp_path, **{"Global.teacher_dtype": "bfloat16"})
+    if not has_bfloat16():  # float32 computes, so it is the same cache
+        assert CacheBuilder(half, CacheOptions(cache, views=2)).facts.dtype == "float32"
+        return
     with raises_code(DataError, "other_cache", "Global.teacher_dtype", "found float32, expected bfloat16"):
         CacheBuilder(half, CacheOptions(cache, views=2))
     options = CacheOptions(tmp_path / "cache", views=1)

@@ -177,12 +177,14 @@ def test_a_checkpoint_holds_float32_and_the_weights_that_the_optimizer_keeps():
     layer = paddle.nn.Linear(4, 2)
     exact = {name: p.numpy() for name, p in layer.named_parameters()}
     masters = {layer.weight.name: paddle.to_tensor(exact["weight"])}
-    layer.bfloat16()
+    layer.to(dtype="bfloat16")  # on every processor
 
     class Optimizer:
         _master_weights = masters
 
-    full = model_wrappers.full_precision(layer.state_dict(), Optimizer())
+    half = layer.state_dict()
+    full = model_wrappers.full_precision(half, Optimizer())
+    assert {value.dtype for value in half.values()} == {paddle.bfloat16}
     assert {value.dtype for value in full.values()} == {paddle.float32}
     np.testing.assert_array_equal(full["weight"].numpy(), exact["weight"])
     np.testing.assert_allclose(full["bias"].numpy(), exact["bias"], rtol=1e-2)
@@ -205,8 +207,9 @@ def test_a_teacher_that_is_cast_and_saved_goes_on_as_the_one_it_was(tiny, tmp_pa
     assert train(tiny("distill", **goes_on)).status == "finished"
 
 
-def test_a_cpu_trains_in_float32_and_says_so(tiny, tmp_path):
-    train(tiny("student", **{"Global.use_amp": True, "Global.epoch_num": 1}))
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_cpu_trains_in_float32_and_says_so(tiny, tmp_path, dtype):
+    train(tiny("student", **{"Global.use_amp": True, "Global.amp_dtype": dtype, "Global.epoch_num": 1}))
     assert (tmp_path / "run" / "train.log").read_text().count("does nothing on a CPU") == 1
     state = read_state(tmp_path / "run" / "latest.pdparams")
     assert {value.dtype for value in state.values()} == {np.dtype("float32")}

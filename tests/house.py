@@ -11,6 +11,7 @@ import ast
 import io
 import re
 import statistics
+import subprocess
 import tokenize
 from collections.abc import Iterator
 from pathlib import Path
@@ -78,14 +79,32 @@ def totals() -> dict[str, int]:
     }
 
 
-def english_words() -> tuple[int, int, int]:
+def markdown(root: Path) -> list[Path]:
+    """Return the Markdown that belongs to the repository: what git tracks, or else what `.gitignore` does not name.
+
+    Users write model cards and reports into their clone.
+    """
+    listed = ["git", "ls-files", "-z", "--", "*.md"]
+    try:
+        names = subprocess.run(listed, cwd=root, capture_output=True, check=True, text=True).stdout.split(
+            "\0"
+        )
+    except (OSError, subprocess.CalledProcessError):  # no git, or no clone
+        names = []
+    if tracked := [root / name for name in names if name and (root / name).is_file()]:
+        return tracked
+    ignored = {line.strip("/") for line in (root / ".gitignore").read_text(encoding="utf-8").splitlines()}
+    return sorted(page for page in root.rglob("*.md") if page.relative_to(root).parts[0] not in ignored)
+
+
+def english_words(root: Path = ROOT) -> tuple[int, int, int]:
     """Return the words of prose and of tables in English Markdown, and its pages.
 
     Blocks of code, the Chinese pages and the generated pages do not count.
     """
     prose, tables, pages = 0, 0, 0
-    for page in sorted(ROOT.rglob("*.md")):
-        inside = page.relative_to(ROOT)
+    for page in markdown(root):
+        inside = page.relative_to(root)
         if (
             {"zh", "node_modules"} & {*inside.parts}
             or inside.name in GENERATED

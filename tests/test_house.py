@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 import sys
+from pathlib import Path
 
 import house
+import pytest
 
 from ppocr_ext import errors
 
@@ -37,6 +40,17 @@ def test_the_house_stays_within_its_totals() -> None:
     if sys.version_info >= (3, 12):  # there, an f-string is several tokens
         above.pop("tokens", None)
     assert above == {}
+
+
+@pytest.mark.parametrize("has_git", [True, False])
+def test_what_a_user_writes_into_the_clone_is_not_counted(has_git: bool, tmp_path: Path) -> None:
+    for name in ("docs/page.md", "quickstart/inference/README.md", *["model/README.md"] * has_git):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("three more words\n", encoding="utf-8")
+    (tmp_path / ".gitignore").write_text("/quickstart/\n", encoding="utf-8")
+    for command in (["init", "--quiet"], ["add", "docs"]) if has_git else ():
+        subprocess.run(["git", *command], cwd=tmp_path, check=True)
+    assert house.english_words(tmp_path) == (3, 0, 1)
 
 
 def test_no_modules_import_each_other() -> None:

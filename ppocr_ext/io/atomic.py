@@ -99,7 +99,7 @@ def atomic_writer(path: Path, *, sync: bool = True) -> Iterator[BinaryIO]:
         OSError: the folder cannot be created or written to.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{machine_digest()}.tmp")
+    temporary = _temporary(path)
     try:
         temporary.unlink(missing_ok=True)  # left by a killed process with this number
         with temporary.open("xb") as stream:  # "x" follows no link
@@ -113,6 +113,16 @@ def atomic_writer(path: Path, *, sync: bool = True) -> Iterator[BinaryIO]:
         if isinstance(error, OSError) and error.filename in (None, str(temporary)):
             error.filename = str(path)  # messages name the file that the caller asked for
         raise
+
+
+def _temporary(path: Path) -> Path:
+    """Return the path of this process's temporary file for ``path``."""
+    return path.with_name(f".{path.name}.{os.getpid()}-{machine_digest()}.tmp")
+
+
+def is_temporary(name: str) -> bool:
+    """Return True if a writer of this package gives the name to a file that is not complete."""
+    return _TEMPORARY.fullmatch(name) is not None
 
 
 def write_text(path: Path, text: str) -> None:
@@ -179,8 +189,10 @@ def check_writable(path: Path) -> None:
         raise DataError(f"{path} is a folder. Fix: give the name of a file.", code="not_a_file")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent):
-            pass
+        temporary = _temporary(path)  # others who look into the folder know such a name
+        temporary.unlink(missing_ok=True)
+        temporary.touch(exist_ok=False)
+        temporary.unlink()
     except OSError as error:
         raise DataError(f"{path} cannot be written: {error.strerror}.", code="unwritable_file") from error
 

@@ -26,7 +26,7 @@ import paddle
 from ppocr_ext.config import Config
 from ppocr_ext.data.sample_seeds import CACHE_FACTS, Views
 from ppocr_ext.errors import DataError
-from ppocr_ext.io.atomic import atomic_writer, write_text
+from ppocr_ext.io.atomic import atomic_writer, is_temporary, write_text
 from ppocr_ext.limits import open_regular, read_json_object
 from ppocr_ext.messages import LOG
 
@@ -283,7 +283,12 @@ class CacheFacts:
     code: str = ""  # empty in caches of older versions
 
     def write(self, folder: Path) -> None:
-        """Write ``cache.json`` into the folder of the cache."""
+        """Write ``cache.json`` into the folder of the cache, as the first of its files.
+
+        Raises:
+            DataError: another host has begun another cache there; see :func:`require_same_cache`.
+        """
+        require_same_cache(folder, self)
         write_text(folder / CACHE_FACTS, json.dumps({"format": _FORMAT, **asdict(self)}, indent=2) + "\n")
 
 
@@ -312,10 +317,13 @@ def read_facts(folder: Path) -> CacheFacts:
 def require_same_cache(folder: Path, facts: CacheFacts) -> None:
     """Check that the folder is empty, or holds the cache of ``facts``.
 
+    Another host may begin the same cache meanwhile. It writes ``cache.json`` first, so until then only temporary files
+    can be seen; and the folder is listed before ``cache.json`` is looked for.
+
     Raises:
         DataError: it holds another cache, or other files.
     """
-    if not folder.exists() or not any(folder.iterdir()):
+    if not folder.exists() or all(is_temporary(file.name) for file in folder.iterdir()):
         return
     if not (folder / CACHE_FACTS).exists():
         raise DataError(

@@ -1,5 +1,6 @@
 """A cache is built, continued and shared; a training with it has the losses of the live teacher."""
 
+import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from ppocr_ext.modeling.heads.multi_head import CTCHead
 from ppocr_ext.recipes.teacher_cache_job import CacheBuilder, CacheOptions, build_cache
 from ppocr_ext.run import compiled_models
 from ppocr_ext.run.run import Run
-from ppocr_ext.teacher_cache.store import Store, open_shard
+from ppocr_ext.teacher_cache.store import Store, open_shard, require_same_cache
 
 pytestmark = pytest.mark.e2e
 PAIR = {"weight": 1.0, "model_name_pairs": [["Student", "Teacher"]], "key": "head_out"}
@@ -130,6 +131,28 @@ def test_a_disk_without_the_space_is_refused(distill, tmp_path, monkeypatch):
     with raises_code(DataError, "too_little_space", tmp_path / "cache"):
         build_cache(distill(tmp_path), builder, CacheOptions(tmp_path / "cache"))
     assert not list((tmp_path / "cache").glob("*.shard"))
+
+
+def test_another_host_may_begin_the_same_cache_at_any_moment(distill, tmp_path, monkeypatch):
+    """After each step of one host in the folder, another one looks into it."""
+    options = CacheOptions(tmp_path / "cache", views=1)
+    builder, seen = CacheBuilder(distill(tmp_path), options), []
+
+    def watched(step: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **more: Any) -> Any:
+            done = step(*args, **more)
+            seen.append({file.suffix for file in options.folder.glob("*")})
+            require_same_cache(options.folder, builder.facts)
+            return done
+
+        return call
+
+    for owner, names in ((Path, ("mkdir", "touch", "unlink", "replace")), (os, ("fsync",))):
+        for name in names:
+            monkeypatch.setattr(owner, name, watched(getattr(owner, name)))
+    build_cache(distill(tmp_path), builder, options)
+    order = [seen.index(files) for files in (set(), {".tmp"}, {".json"}, {".json", ".shard"})]
+    assert order == sorted(order)
 
 
 def test_only_what_is_missing_is_built_again(cache, distill, tmp_path, caplog):

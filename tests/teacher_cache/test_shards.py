@@ -1,5 +1,7 @@
 """What is kept of logits, and shards that come back as they were written."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from error_codes import raises_code
@@ -98,6 +100,14 @@ def test_a_damaged_shard_is_left_out(cache, damage, caplog):
     store = Store(cache)
     assert store.entries == 3 and store.find(key(4)) is not None and store.find(key(0)) is None
     assert str(file) in caplog.text
+
+
+def test_a_cache_that_another_host_has_begun_is_not_overwritten(tmp_path):
+    FACTS.write(tmp_path)
+    replace(FACTS, shards=3).write(tmp_path)  # the data have grown
+    with raises_code(DataError, "other_cache", "Teacher"):
+        replace(FACTS, model="Other").write(tmp_path)
+    assert read_facts(tmp_path) == replace(FACTS, shards=3)
 
 
 def test_a_shard_without_entries(tmp_path):

@@ -114,3 +114,12 @@ def most_memory(size: int) -> int:
 def usable_cores() -> int:
     """Return the number of processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def memory_limit() -> int:
+    """Return the bytes of memory that processes here may use: those of the machine, or of its container if fewer."""
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):  # of cgroups 2 and 1; "max" means none
+        with suppress(OSError, ValueError):
+            limits.append(int(Path("/sys/fs/cgroup", name).read_text(encoding="ascii")))
+    return min(limits)

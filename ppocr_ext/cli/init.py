@@ -139,6 +139,7 @@ def _write(args: argparse.Namespace, inspection: Inspection, content: dict[str, 
     commands = next_commands(inspection, files)
     _say(args, result_lines(inspection, files, trial))
     counts = {"written": files.counts, "left_out": files.left_out}
+    content["decisions"] = [row._asdict() for row in trial.plan.decisions]
     content |= {**counts, "before_training": trial.numbers, "commands": commands}
     content["notes"] += [*files.notes, *filter(None, [trial.note])]
     write_text(args.out / "init.html", page_text(inspection, files, trial))

@@ -114,8 +114,8 @@ def _add_reading_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--engine",
         choices=(NETWORK, *FORMATS),
-        help="network (default) or paddle, which compiles it, for a run; onnx (default if installed) or paddle for an "
-        "export",
+        help="network, or paddle, which compiles it, for a run (default: by the number of images); onnx (default if "
+        "installed) or paddle for an export",
     )
     add("--threads", type=int, metavar="N", help="threads of the engines onnx and paddle")
     add("--model", metavar="NAME", help="sub-model of a distillation (default: Metric.key)")
@@ -137,7 +137,7 @@ def run(args: argparse.Namespace) -> int:
     for file in filter(None, (args.output, args.sheet)):
         check_writable(Path(file))
     images = list_images(args.images, args.data_dir)  # before the network is opened, which takes longer
-    recognizer = _open(args)
+    recognizer = _open(args, len(images.images))
     images = images.with_labels(recognizer.charset.label_to_compare)
     is_json = Path(args.output or "").suffix in (".json", ".jsonl")
     form = RowForm(args.format or ("jsonl" if is_json else "tsv"), images.has_labels, args.characters)
@@ -152,7 +152,7 @@ def run(args: argparse.Namespace) -> int:
     return 0 if len(good) == len(results) and not images.bad_lines else 1
 
 
-def _open(args: argparse.Namespace) -> Recognizer:
+def _open(args: argparse.Namespace, images: int) -> Recognizer:
     """Open the recogniser; its log goes to standard error."""
     from ppocr_ext.recognition.opening import find_source, is_exported
     from ppocr_ext.recognition.recognizer import Recognizer
@@ -172,6 +172,7 @@ def _open(args: argparse.Namespace) -> Recognizer:
         old_dictionary=args.old_dict,
         dictionary=args.dict,
         trust_model=args.trust_model,
+        images=images,
     )
     if recognizer.origin:
         print(for_people(recognizer.origin), file=sys.stderr)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -103,6 +103,23 @@ class Plan:
         base = self.base.charset.characters if self.base.charset else ()
         lines = base if self.dictionary is None else self.dictionary
         return {*lines, *(" " if self[SPACE] else "")}
+
+    def with_batch_of(self, most: int, why: str) -> Plan:
+        """Return the plan with at most ``most`` samples in a batch, and as many as before in an optimizer step."""
+        key = batch_size_key(self.base.config)
+        every = "Global.eval_batch_step"
+        batch = self[key]
+        times = math.ceil(batch / max(1, most))
+        if times == 1:
+            return self
+        usual = self.base.config.settings.accumulate
+        changed = {key: math.ceil(batch / times), every: [0, self[every][1] * times]}
+        rows = [
+            row._replace(value=changed.get(row.key, row.value)) for row in self.decisions if row.key != key
+        ]
+        step = f"batches of an optimizer step, which sees {batch * usual} samples"
+        rows += [Decision(key, changed[key], why), Decision("Global.accumulate", times * usual, step)]
+        return replace(self, decisions=tuple(rows), steps=self.steps * times)
 
 
 def decide(facts: Facts, base: Base, out: Path, characters: str | None = None, can_draw: bool = True) -> Plan:

@@ -12,7 +12,7 @@ from ppocr_ext.first_run.config_text import RUN, Data
 from ppocr_ext.first_run.decisions import Decision
 from ppocr_ext.first_run.inspect import Inspection, samples_of
 from ppocr_ext.first_run.split import OWN_SPLIT
-from ppocr_ext.first_run.writing import CONFIG, Files
+from ppocr_ext.first_run.writing import CONFIG, JUDGED, Files
 from ppocr_ext.messages import command_line, shortened
 from ppocr_ext.report.page_template import duration, esc, page, percent, plain, scrolled, table
 from ppocr_ext.report.run_page import sample_cards
@@ -87,33 +87,46 @@ def decision_lines(inspection: Inspection) -> Iterator[str]:
 def result_lines(inspection: Inspection, files: Files, trial: Trial) -> Iterator[str]:
     """Yield what was written and measured."""
     out = inspection.out
-    plan = inspection.plan
+    plan = trial.plan
     numbers = trial.numbers
     yield f"written: {out}: " + ", ".join(
         f"{name} {files.counts[name]:,}" for name in (*SPLITS, "general") if files.counts[name]
     )
     yield from (f"  left out: {count:,} {reason}" for reason, count in files.left_out.most_common())
     yield from (f"note: {note}" for note in (*files.notes, trial.note) if note)
+    changed = [row for row in plan.decisions if row not in inspection.plan.decisions]
+    yield from (
+        f"to fit into the memory: {row.key}: {row.value}{row.why and f' ({row.why})'}" for row in changed
+    )
     if "accuracy" in numbers:
         unknown = (
             f"; {numbers['unknown']:,} with characters that it does not know" if numbers["unknown"] else ""
         )
-        yield f"Before you train: {numbers['accuracy']:.2%} of val ({numbers['samples']:,} samples{unknown})"
+        part = _part(numbers["samples"], files.counts["val"])
+        yield f"Before you train: {numbers['accuracy']:.2%} of val ({numbers['samples']:,} samples{part}{unknown})"
     elif plan.base.is_from_nothing:
         drawn = f" with {plan.drawn:,} drawn lines besides yours" if plan.drawn else ""
         yield f"From nothing{drawn}: expect nothing right for about {plan.steps // 4:,} of {plan.steps:,} steps"
     if "own_size" in numbers:
         yield f"  {numbers['own_size']:.2%} with images in the size that these weights were trained with"
     if "general" in numbers:
-        yield f"  and {numbers['general']:.2%} of {out / 'general.txt'}: read it again after the training"
+        part = _part(numbers["general_samples"], files.counts["general"])
+        samples = f"{numbers['general_samples']:,} samples{part}"
+        yield f"  and {numbers['general']:.2%} of {out / 'general.txt'} ({samples}): read it again after the training"
     if trial.doubtful:
-        yield f"  doubtful labels: the worst of {numbers['judged']:,} stand first in {out / 'doubtful.tsv'}"
+        judged = numbers["judged"]
+        part = _part(judged, files.counts["train"] + files.counts["val"])
+        yield f"  doubtful labels: {out / 'doubtful.tsv'}, the worst first ({judged:,} samples{part})"
     elif files.val.labels is not None:
         yield "  wrong labels cannot be found before weights read them: run init again with --base after the training"
     if "seconds" in numbers:
         seconds = numbers["seconds"]
         whole = duration(seconds * plan["Global.epoch_num"])
-        yield f"an epoch takes about {duration(seconds)} on this machine, the training {whole}"
+        yield f"an epoch takes about {duration(seconds)} on one core or one GPU of this machine, the training {whole}"
+
+
+def _part(read: float, every: int) -> str:
+    return f" of {every:,}, taken evenly" if read < every and every > JUDGED else ""
 
 
 def next_commands(inspection: Inspection, files: Files) -> list[str]:
@@ -151,7 +164,7 @@ def page_text(inspection: Inspection, files: Files, trial: Trial) -> str:
     warnings = "".join(f'<div class="note">{esc(line)}</div>' for line in lines if line.startswith("warning"))
     others = "".join(f"<li>{esc(line)}</li>" for line in lines if not line.startswith("warning"))
     decisions = [
-        (f"<code>{esc(row.key)}</code>", esc(row.value), esc(row.why)) for row in inspection.plan.decisions
+        (f"<code>{esc(row.key)}</code>", esc(row.value), esc(row.why)) for row in trial.plan.decisions
     ]
     rarest = [(esc(c), f"U+{ord(c):04X}", plain(n), esc(place)) for c, n, place in texts.rarest]
     counts = [f"{esc(c)} <small>{plain(n)}</small>" for c, n in texts.characters.items()]

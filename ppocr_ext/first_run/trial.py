@@ -2,40 +2,50 @@
 
 from __future__ import annotations
 
+import resource
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import paddle
 from paddle import Tensor
+from tqdm import tqdm
 
 from ppocr_ext.base.parts import kind_of
 from ppocr_ext.config import Config, load, resolve_charset
-from ppocr_ext.data.batches import batch_size
+from ppocr_ext.data.batches import batch_size, batch_size_key
 from ppocr_ext.data.label_file import read_raw_lines
 from ppocr_ext.data.preprocessing import apply_transforms
 from ppocr_ext.data.sample_seeds import generators_seeded
 from ppocr_ext.evaluation.evaluate import Evaluation, evaluate
 from ppocr_ext.evaluation.predictions import Prediction, to_tsv
+from ppocr_ext.first_run.config_text import Data
+from ppocr_ext.first_run.decisions import Plan
 from ppocr_ext.first_run.inspect import Inspection, SampleReader, samples_of
-from ppocr_ext.first_run.writing import CONFIG, Files
+from ppocr_ext.first_run.writing import CONFIG, JUDGED, Files, write_config
 from ppocr_ext.host import open_host
 from ppocr_ext.io.atomic import atomic_writer, scratch_folder, write_text
+from ppocr_ext.limits import memory_limit
 from ppocr_ext.report.page_samples import SampleCard, SampleImages, card_of
-from ppocr_ext.run.host_config import complete
+from ppocr_ext.run.dry_samples import SILENT
+from ppocr_ext.run.host_config import complete, host_config
+from ppocr_ext.run.loader import loader_parts
 from ppocr_ext.run.run import Run
 from ppocr_ext.sanity.subject import open_subject
 from ppocr_ext.survey.texts import likely_wrong
 from ppocr_ext.synth.contact_sheet import Caption, Picture, contact_sheet
 
-_TIMED = 3  # steps that are timed, after a first one
+_STEPPED = (2, 4)  # samples of the steps that are measured
+_TIMED = 3  # steps of each size, of which the fastest counts: the first one compiles and allocates
+_MEMORY = 0.75  # share of the memory that a step may take, since the loader and others need some
 _LOOKED_AT = 8  # images of look.png
 _LOOKS = 2  # drawings of the augmentation of an image
-_JUDGED = 5_000  # labels whose loss is computed
+_BATCH = 16  # samples of an evaluation
 _READS = 0.3  # accuracy of weights that can judge labels
 _SHOWN = 24  # doubtful labels on the page
 
@@ -46,15 +56,17 @@ class Trial:
 
     Attributes:
         look: a PNG of images as the network sees them.
-        numbers: what was measured: ``seconds`` of an epoch; without training, ``accuracy`` of the weights on the
-            ``samples`` of val, of which ``unknown`` have characters that they do not know, the accuracy ``own_size``
-            with images in the size that they were trained with, if that differs, and ``general`` on the general
-            list; ``judged`` labels.
+        plan: that of the inspection, with a batch that fits into the memory.
+        numbers: what was measured: ``seconds`` of an epoch on one core (processor time), or on the GPU; without
+            training, ``accuracy`` of the weights on ``samples`` of val, of which ``unknown`` have characters that they
+            do not know, the accuracy ``own_size`` with images in the size that they were trained with, if that differs,
+            and ``general`` on ``general_samples`` of the general list; ``judged`` labels.
         doubtful: the judged samples with the least likely labels, the worst first.
         note: why the weights were not tried; empty if they were.
     """
 
     look: bytes
+    plan: Plan
     numbers: dict[str, float]
     doubtful: list[SampleCard]
     note: str
@@ -62,6 +74,8 @@ class Trial:
 
 def try_config(inspection: Inspection, files: Files, host: str | None = None) -> Trial:
     """Measure what can be measured before a training, and write ``look.png`` and ``doubtful.tsv``.
+
+    If the batch does not fit into the memory, the config is written again with a smaller one.
 
     Args:
         inspection: what was decided.
@@ -80,8 +94,19 @@ def try_config(inspection: Inspection, files: Files, host: str | None = None) ->
     if missing:
         fix = " && ".join(f"ppocr-ext weights get {name}" for name in missing)
         note = f"nothing is tried, as these weights are not on this machine: {', '.join(missing)}. Fix: {fix}"
-        return Trial(picture, {}, [], note)
-    numbers = {"seconds": seconds_of_a_step(config, host) * plan.steps / plan["Global.epoch_num"]}
+        return Trial(picture, plan, {}, [], note)
+    # First, since the memory is measured as the most that this process ever had.
+    costs = costs_of_steps(config, host)
+    batch = plan[batch_size_key(config)]
+    allowed = _MEMORY * memory_limit()
+    needed = (
+        f"of {batch}: that many take {costs.memory(1) / 1e9:.1f} GB, and {allowed / 1e9:.1f} GB may be used"
+    )
+    plan = plan.with_batch_of(costs.most(batch, allowed), needed)
+    if plan is not inspection.plan:
+        write_config(plan, files, inspection.out)
+        config = load(inspection.out / CONFIG)
+    numbers = {"seconds": costs.seconds(batch / plan[batch_size_key(config)])}
     cards = []
     if plan.base.weights is not None:
         reads, config = _read(config, inspection, files, host)
@@ -92,7 +117,7 @@ def try_config(inspection: Inspection, files: Files, host: str | None = None) ->
             numbers["judged"] = len(doubtful)
             images = SampleImages(files.val.folder)
             cards = [card_of(each, images) for each, _ in doubtful[:_SHOWN]]
-    return Trial(picture, numbers, cards, "")
+    return Trial(picture, plan, numbers, cards, "")
 
 
 def _read(
@@ -100,6 +125,7 @@ def _read(
 ) -> tuple[dict[str, float], Config]:
     """Return what the weights read, as numbers of a :class:`Trial`, and the config with which they read it best."""
     base = inspection.plan.base
+    config = _with_some(config, files.val)
     result = _evaluate(config, host)
     unknown = sum(bool(base.charset and base.charset.unknown(each.label)) for each in result.predictions)
     accuracy = result.metrics["acc"]
@@ -111,7 +137,8 @@ def _read(
         if numbers["own_size"] > accuracy:
             config = config.with_values(values)
     if files.general is not None:
-        numbers["general"] = _evaluate(_with_list(config, *files.general), host).metrics["acc"]
+        result = _evaluate(_with_some(config, files.general), host)
+        numbers |= {"general": result.metrics["acc"], "general_samples": len(result.predictions)}
     return numbers, config
 
 
@@ -119,11 +146,8 @@ def _write_doubtful(
     config: Config, out: Path, folder: Path, host: str | None
 ) -> list[tuple[Prediction, float]]:
     """Write ``doubtful.tsv``; return what is read in samples of train and val, the least likely label first."""
-    lines = [line for name in ("train", "val") for line in read_raw_lines(out / f"{name}.txt")]
-    judged = scratch_folder() / "judged.txt"
-    with atomic_writer(judged) as stream:
-        stream.writelines(lines[:: 1 + len(lines) // _JUDGED])
-    losses = label_losses(_with_list(config, folder, judged), host)
+    judged = Data(folder, out / "train.txt")
+    losses = label_losses(_with_some(config, judged, out / "val.txt"), host)
     order = likely_wrong([loss for _, loss in losses], [len(each.label) for each, _ in losses])
     doubtful = [losses[number] for number in order.tolist()]
     rows = [(each.image, each.label, each.text, f"{loss:.4f}") for each, loss in doubtful]
@@ -135,28 +159,96 @@ def _evaluate(config: Config, host: str | None) -> Evaluation:
     return evaluate(Run.build(config, "eval", host_path=host))
 
 
-def _with_list(config: Config, folder: Path, label_file: Path | None) -> Config:
-    """Return ``config`` that evaluates the samples of another label file, with their images in ``folder``."""
-    values = {"Eval.dataset.label_file_list": [str(label_file)], "Eval.dataset.data_dir": str(folder)}
+def _with_some(config: Config, data: Data, *more: Path) -> Config:
+    """Return ``config`` that evaluates samples of other label files, at most ``JUDGED`` and evenly, in small batches.
+
+    An LMDB is evaluated as a whole.
+    """
+    # Small batches, since the probabilities of a large dictionary take 3 MB for each image.
+    values: dict[str, Any] = {"Eval.loader.batch_size_per_card": _BATCH, "Eval.loader.num_workers": 0}
+    if data.labels is not None:
+        lines = [line for file in (data.labels, *more) for line in read_raw_lines(file)]
+        count = min(len(lines), JUDGED)
+        some = scratch_folder() / "some.txt"
+        with atomic_writer(some) as stream:
+            stream.writelines(lines[number * len(lines) // count] for number in range(count))
+        values |= {"Eval.dataset.label_file_list": [str(some)], "Eval.dataset.data_dir": str(data.folder)}
     return config.with_values(values)
 
 
-def seconds_of_a_step(config: Config, host: str | None = None) -> float:
-    """Return the time of one training step, its data aside; nothing is files.
+@dataclass(frozen=True)
+class StepCosts:
+    """What training steps cost, their data aside, as a line through two measured steps of few samples.
+
+    Attributes:
+        times: seconds of a step of each number of ``_STEPPED`` samples.
+        peaks: the most memory after each of them, bytes.
+        sizes: samples of the batches of a training, in samples of the size that was measured.
+        batches: of an epoch.
+    """
+
+    times: Sequence[float]
+    peaks: Sequence[float]
+    sizes: Sequence[float]
+    batches: int
+
+    def _line(self, values: Sequence[float], size: float) -> float:
+        (few, more), (first, second) = _STEPPED, values
+        return second + max(0.0, second - first) / (more - few) * (size - more)
+
+    def seconds(self, parts: float) -> float:
+        """Return the seconds of an epoch, each batch in so many parts."""
+        return self.batches * parts * self._line(self.times, sum(self.sizes) / len(self.sizes) / parts)
+
+    def memory(self, parts: float) -> float:
+        """Return the bytes for the largest batch, in so many parts."""
+        return self._line(self.peaks, max(self.sizes) / parts)
+
+    def most(self, batch: int, memory: float) -> int:
+        """Return the samples of a batch for which the memory is enough, at most ``batch`` and at least 1."""
+        if self.peaks[0] == self.peaks[1]:  # this process had more memory before, or its device has its own
+            return batch
+        return next((n for n in range(batch, 1, -1) if self.memory(batch / n) <= memory), 1)
+
+
+def costs_of_steps(config: Config, host: str | None = None) -> StepCosts:
+    """Measure steps of few samples; nothing is written.
+
+    On a CPU, seconds are processor time, so other programs do not change them; on a GPU they are those of a clock.
 
     Raises:
         PPOCRExtError: the config cannot be trained.
     """
-    subject = open_subject(config, batch_size(config) or 1, host)
+    subject = open_subject(config, _STEPPED[-1], host)
+    context = subject.context
+    clock = time.process_time if context.device == "cpu" else time.perf_counter
     optimizer = subject.restart()
-    began = 0.0
-    for step in range(_TIMED + 1):
-        if step == 1:  # the first one compiles and allocates
-            began = time.perf_counter()
-        subject.total().backward()
-        optimizer.step()
-        optimizer.clear_grad(set_to_zero=False)
-    return (time.perf_counter() - began) / _TIMED
+    times, peaks = [], []
+    for count in tqdm(_STEPPED, "training steps", disable=None, leave=False):
+        places = paddle.arange(count) % subject.batch.samples
+        batch = replace(subject.batch, entries=[each[places] for each in subject.batch.entries])
+        part = replace(subject, batch=batch)
+        ends = [clock()]
+        for _ in range(_TIMED):
+            total = part.total()
+            total.backward()
+            optimizer.step()
+            optimizer.clear_grad(set_to_zero=False)
+            float(total)  # waits for a GPU
+            ends.append(clock())
+        times.append(min(end - begin for begin, end in pairwise(ends)))
+        peaks.append(_peak_memory() if context.device == "cpu" else 0)
+    parts = loader_parts(context.host, host_config(context.components), "Train", context.seed, logger=SILENT)
+    height, width = subject.batch.images.shape[2:]
+    scales = getattr(parts.batch_sampler, "img_batch_pairs", None)  # only a MultiScaleSampler has them
+    scales = scales or [(width, height, batch_size(config) or 1)]
+    sizes = [across * down * count / (width * height) for across, down, count in scales]
+    return StepCosts(times, peaks, sizes, len(parts.batch_sampler))
+
+
+def _peak_memory() -> int:
+    """Return the most bytes of memory that this process has had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def label_losses(config: Config, host: str | None = None) -> list[tuple[Prediction, float]]:

@@ -17,6 +17,7 @@ from ppocr_ext.data.preprocessing import sampler_scales
 from ppocr_ext.data.sample_rules import SampleIssue
 from ppocr_ext.errors import DataError
 from ppocr_ext.first_run.config_text import NETWORK, Data, config_text, sections_text
+from ppocr_ext.first_run.decisions import Plan
 from ppocr_ext.first_run.inspect import Inspection, SampleReader, samples_of
 from ppocr_ext.first_run.split import OWN_SPLIT
 from ppocr_ext.io.atomic import atomic_writer, write_text
@@ -28,6 +29,7 @@ from ppocr_ext.synth.lines import LineSource
 
 CONFIG = "config.yml"
 GENERAL_LINES = 300
+JUDGED = 500  # samples of a list that are read before the training, and labels whose loss is computed
 _DRAWN = "drawn"  # lines to train on
 
 
@@ -36,6 +38,8 @@ class Files:
     """What a first run has written.
 
     Attributes:
+        command: that asked for them, for the first line of the config.
+        train: the samples that train.
         val: the samples that evaluate.
         general: those that the recogniser must still read, if there are any.
         counts: lines of each list.
@@ -43,6 +47,8 @@ class Files:
         notes: what a user should know, a sentence each.
     """
 
+    command: str
+    train: Data
     val: Data
     general: Data | None
     counts: Counter[str]
@@ -112,8 +118,14 @@ def write_first_run(inspection: Inspection, command: str) -> Files:
             general, counts["general"] = _write_general(inspection)
         except DataError as error:
             notes.append(f"There is no general list: {error}")
-    write_text(out / CONFIG, config_text(plan, train, val, out, command))
-    return Files(val, general, counts, left_out, tuple(notes))
+    files = Files(command, train, val, general, counts, left_out, tuple(notes))
+    write_config(plan, files, out)
+    return files
+
+
+def write_config(plan: Plan, files: Files, out: Path) -> None:
+    """Write the config of a plan beside its files."""
+    write_text(out / CONFIG, config_text(plan, files.train, files.val, out, files.command))
 
 
 def _draw(lines: LineSource, folder: Path, count: int) -> None:

@@ -224,6 +224,7 @@ class CompiledNetwork:
             :func:`ppocr_ext.inference.runners.engine_of`.
 
     Attributes:
+        name: the name of the network in messages.
         engine: the engine that computes; ``"network"`` after a failure.
         dtype: the type in which it computes.
         asked: the requested type; :attr:`label` names a type only if another one than float32 was requested.
@@ -245,7 +246,7 @@ class CompiledNetwork:
         require_engine(engine)
         self.engine = engine_of(engine)
         self.dtype = self.asked = dtype
-        self._network, self._request, self._name = network, request, name
+        self._network, self._request, self.name = network, request, name
         self._threads = threads or int((os.environ.get("OMP_NUM_THREADS") or "1").partition(",")[0])
         self._graphs: dict[ImageShape, _Graph] = {}
         self._position: int | None = None
@@ -294,6 +295,25 @@ class CompiledNetwork:
     def train(self) -> None:
         """Do nothing, since the weights do not change. The host's loop calls it after an evaluation."""
 
+    def multiply_adds(self, image_shape: Sequence[int]) -> int:
+        """Return the multiply-adds of the products and convolutions for an image [C, H, W]; 0 if it cannot compute."""
+        counts: list[int] = []
+
+        def count(layer: nn.Layer, inputs: Any, output: Tensor) -> None:
+            outputs = layer.weight.shape[0 if isinstance(layer, nn.Conv2D) else 1]
+            counts.append(output.size * layer.weight.size // outputs)
+
+        layers = [each for each in self._network.sublayers() if isinstance(each, nn.Conv2D | nn.Linear)]
+        hooks = [each.register_forward_post_hook(count) for each in layers]
+        try:
+            self._probe((1, *image_shape))
+        except Exception as error:  # the libraries raise any class
+            self._give_up(error)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return sum(counts)
+
     def prepare(self, image_shape: Sequence[int]) -> None:
         """Make or open the graph for images [C, H, W], whose width may change later; nothing in train mode."""
         if self.engine != NETWORK and not self._network.training:
@@ -305,7 +325,7 @@ class CompiledNetwork:
     def _give_up(self, error: Exception, level: int = logging.WARNING) -> None:
         self.engine, self.dtype = NETWORK, FLOAT32
         self._graphs.clear()
-        LOG.log(level, "%s is not compiled, the network itself computes: %s", self._name, _first_line(error))
+        LOG.log(level, "%s is not compiled, the network itself computes: %s", self.name, _first_line(error))
 
     def _target(self, data: Sequence[Tensor] | None) -> np.ndarray | None:
         """Return the ids up to the end of the longest text line of a batch."""
@@ -352,7 +372,7 @@ class CompiledNetwork:
         """Open a graph of the cache, after writing it if it is missing or wrong."""
 
         def write(folder: Path) -> None:
-            LOG.info("compiling %s for images of height %d", self._name, image_shape[1])
+            LOG.info("compiling %s for images of height %d", self.name, image_shape[1])
             copied = inference_copy(self._network, self._request)
             write_graph(copied, self._request, image_shape, folder, self._position)
 
@@ -374,7 +394,7 @@ class CompiledNetwork:
             discard(key)
             if not was_kept:
                 raise
-            LOG.info("compiling %s again: %s", self._name, _first_line(error))
+            LOG.info("compiling %s again: %s", self.name, _first_line(error))
         try:
             return read()
         except Exception:

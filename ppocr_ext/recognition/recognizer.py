@@ -60,8 +60,9 @@ class Recognizer:
             of one on this machine), a :class:`ppocr_ext.config.Config`, a
             :class:`ppocr_ext.inference.released.ReleasedModel`, or the
             :class:`ppocr_ext.recognition.opening.RecognizerParts` themselves.
-        engine: ``"network"`` (default) or ``"paddle"``, which compiles it, for a run or config; ``"onnx"`` or
-            ``"paddle"`` for an exported model, by default the faster one that is installed.
+        engine: for a run or config ``"network"``, or ``"paddle"``, which compiles it; by default the network with fused
+            convolutions, or a compiled one for many ``images``. ``"onnx"`` or ``"paddle"`` for an exported model, by
+            default the faster one that is installed.
         threads: the number of threads of the engines ``"onnx"`` and ``"paddle"``; None for the engine's own default.
         device: for a run or config, ``"cpu"`` or ``"gpu"``; None for the config's own. Exported models run on the CPU.
         options: for a run or config, options as after ``-o``: ``["Global.checkpoints=output/run/latest"]``.
@@ -71,6 +72,7 @@ class Recognizer:
         dictionary: for a released model, the file of its dictionary, if the model does not state it.
         trust_model: run a file even if neither a ``model.json`` nor our table of released models has its digest. Such a
             file is a program.
+        images: about how many images will be read, if that is known.
 
     Attributes:
         engine: name of the engine.
@@ -95,6 +97,7 @@ class Recognizer:
         old_dictionary: str | None = None,
         dictionary: str | PathLike[str] | None = None,
         trust_model: bool = False,
+        images: int = 0,
     ) -> None:
         open_options = OpenOptions(
             engine=engine,
@@ -106,6 +109,7 @@ class Recognizer:
             old_dictionary=old_dictionary,
             dictionary=dictionary,
             trust_model=trust_model,
+            images=images,
         )
         self._parts = open_parts(source, open_options)
         self.engine = self._parts.engine.name

@@ -1,4 +1,4 @@
-"""Compile the frozen networks of a training, and the networks of ``eval`` and ``export-center``."""
+"""Compile or fuse the frozen networks of a training, and the networks of ``eval`` and ``export-center``."""
 
 from __future__ import annotations
 
@@ -14,18 +14,21 @@ from ppocr_ext.inference.compiled import CompiledNetwork
 from ppocr_ext.inference.runners import other_engines
 from ppocr_ext.messages import LOG
 from ppocr_ext.modeling import BaseModel, DistillationModel
+from ppocr_ext.modeling.backbones.conv_parts import fused_network
 from ppocr_ext.modeling.head_request import HeadRequest
 from ppocr_ext.run.context import RunContext
 
-LEAST_SAMPLES = 512  # for fewer, compiling takes longer than it saves
+# Multiply-adds of all samples: for fewer, compiling takes longer than it saves. For networks of 10 million to 7
+# billion for a sample, both take as long at 20 to 250 billion.
+LEAST_WORK = 50e9
 # Settings that need the layers of the networks, which a compiled one does not run.
 _WATCHED = ("to_static", "detect_anomaly")
 
 
 def compile_frozen(
     context: RunContext, model: nn.Layer, samples: int, *, prepare: bool = True
-) -> dict[str, CompiledNetwork]:
-    """Compile the frozen sub-models that a loss reads (``Global.teacher_engine``).
+) -> dict[str, nn.Layer | CompiledNetwork]:
+    """Compile the frozen sub-models that a loss reads (``Global.teacher_engine``), or fuse their convolutions.
 
     Compiled networks compute in ``Global.teacher_dtype`` if the processor supports it. With ``auto``, a resumed run
     takes the engines and types that its checkpoint records. If it has to take others, it warns, since they give other
@@ -34,15 +37,15 @@ def compile_frozen(
     Args:
         context: the context of the run.
         model: with its weights.
-        samples: number of samples that this process reads in the whole run. For a few, nothing is compiled.
+        samples: number of samples that this process reads in the whole run. For little work, nothing is compiled.
         prepare: make the graphs now; False makes them with the first images.
 
     Returns:
-        The compiled networks by the name of the sub-model, to be called in its place.
+        The compiled and the fused networks by the name of the sub-model, to be called in its place.
     """
     config = context.config
     checkpoint = context.checkpoint
-    compiled = {}
+    callers = {}
     dtype = config.settings.teacher_dtype
     asked = config.settings.teacher_engine
     state = None if checkpoint is None else checkpoint.train_state()
@@ -51,30 +54,31 @@ def compile_frozen(
         sorted(model.frozen & model.train_requests.keys()) if isinstance(model, DistillationModel) else []
     )
     if (frozen or not isinstance(model, BaseModel | DistillationModel)) and _is_wanted(
-        context, model, "teacher_engine", samples
+        context, model, "teacher_engine"
     ):
         for name in frozen:
-            network = model.models[name]
-            taken, kind = _engine_to_take(asked, before.get(name, AUTO), dtype)
-            engine = _compile(
-                network,
+            engine, kind = _engine_to_take(asked, before.get(name, AUTO), dtype)
+            callers[name] = faster_network(
+                model.models[name],
                 model.train_requests[name],
                 config,
-                "Train" if prepare else None,
+                "Train",
                 name,
+                samples,
+                prepare=prepare,
                 dtype=kind,
-                engine=taken,
+                engine=engine,
             )
-            engine.asked = dtype
-            if engine.engine != NETWORK:
-                compiled[name] = engine
-                LOG.info("%s is frozen and compiled: %s (Global.teacher_engine)", name, engine.label)
+    compiled = [each for each in callers.values() if isinstance(each, CompiledNetwork)]
+    for each in compiled:
+        each.asked = dtype
+        LOG.info("%s is frozen and compiled: %s (Global.teacher_engine)", each.name, each.label)
     if dtype != FLOAT32 and not compiled:
         LOG.warning(
             "Global.teacher_dtype: no frozen network is compiled, float32 computes them (not %s).", dtype
         )
     if checkpoint is not None:
-        now = engine_names(compiled) or {}
+        now = engine_names(callers) or {}
         # Older checkpoints record "auto" without the engine, so any engine fits them.
         known = {
             name: now.get(name, label) if label.startswith(AUTO) else label for name, label in before.items()
@@ -87,7 +91,7 @@ def compile_frozen(
                 known or NETWORK,
                 now or NETWORK,
             )
-    return compiled
+    return callers
 
 
 def _engine_to_take(asked: str, recorded: str, dtype: str) -> tuple[str, str]:
@@ -104,18 +108,19 @@ def _engine_to_take(asked: str, recorded: str, dtype: str) -> tuple[str, str]:
     return asked, dtype
 
 
-def engine_names(engines: Mapping[str, CompiledNetwork]) -> dict[str, str] | None:
+def engine_names(callers: Mapping[str, nn.Layer | CompiledNetwork]) -> dict[str, str] | None:
     """Return engine and type of each compiled sub-model, without the type float32; None if no sub-model is compiled.
 
     A sub-model that has fallen back to its own network counts as not compiled.
     """
-    return {name: engine.label for name, engine in engines.items() if engine.engine != NETWORK} or None
+    compiled = {name: each for name, each in callers.items() if isinstance(each, CompiledNetwork)}
+    return {name: each.label for name, each in compiled.items() if each.engine != NETWORK} or None
 
 
 def model_to_evaluate(
     context: RunContext, model: nn.Layer, samples: int, request: HeadRequest | None = None
 ) -> nn.Layer | CompiledNetwork:
-    """Return the model for an evaluation, with compiled networks if that saves time (``Global.eval_engine``).
+    """Return the model for an evaluation, compiled if that saves time (``Global.eval_engine``), or else fused.
 
     Args:
         context: the context of an evaluation.
@@ -123,31 +128,32 @@ def model_to_evaluate(
         samples: number of samples to evaluate.
         request: the request of a single network; None for its CTC branch, which the host reads.
     """
-    if not _is_wanted(context, model, "eval_engine", samples):
+    if not _is_wanted(context, model, "eval_engine"):
         return model
     model.eval()
     engine = context.config.settings.eval_engine
     if not isinstance(model, DistillationModel):
-        return _compile(
-            model, request or model.eval_request, context.config, "Eval", "the model", engine=engine
-        )
+        request = request or model.eval_request
+        return faster_network(model, request, context.config, "Eval", "the model", samples, engine=engine)
     return model.using(
         callers={
-            name: _compile(model.models[name], request, context.config, "Eval", name, engine=engine)
+            name: faster_network(
+                model.models[name], request, context.config, "Eval", name, samples, engine=engine
+            )
             for name, request in model.eval_requests.items()
         }
     )
 
 
-def _is_wanted(context: RunContext, network: nn.Layer, key: str, samples: int) -> bool:
-    """Return True if the engine ``Global.KEY`` shall compute this number of samples.
+def _is_wanted(context: RunContext, network: nn.Layer, key: str) -> bool:
+    """Return True if another form of the network than itself may compute (``Global.KEY``).
 
     If a named engine cannot, the log of process 0 says why.
     """
     config = context.config
     device = context.device
     engine = getattr(config.settings, key)
-    if engine == NETWORK or (engine == AUTO and samples < LEAST_SAMPLES):
+    if engine == NETWORK:
         return False
     reasons = [
         f"Global.{each} needs the layers of the network"
@@ -163,21 +169,40 @@ def _is_wanted(context: RunContext, network: nn.Layer, key: str, samples: int) -
     return not reasons
 
 
-def _compile(
+def faster_network(
     network: nn.Layer,
     request: HeadRequest,
     config: Config,
-    mode: str | None,
+    mode: str,
     name: str,
+    samples: int,
+    *,
+    engine: str,
+    prepare: bool = True,
     **options: Any,
-) -> CompiledNetwork:
-    """Compile a network for the image heights of the section ``mode``; other heights are compiled when they come.
+) -> nn.Layer | CompiledNetwork:
+    """Return a compiled network, or a fused one if it cannot be compiled or ``auto`` has little work.
 
-    The other options are those of :class:`CompiledNetwork`.
+    The work follows from config, network and data alone, so all processes and a resumed run decide alike.
+
+    Args:
+        network: on a CPU, in eval mode, with weights that do not change.
+        request: the outputs that are computed.
+        config: has the sizes of the images.
+        mode: the section whose heights are compiled at once; other heights are compiled when they come.
+        name: the name of the network in messages.
+        samples: number of samples that will be computed.
+        engine: as in ``Global.eval_engine``, but not ``network``.
+        prepare: make the graphs now; False makes them with the first images.
+        options: the other options of :class:`CompiledNetwork`.
     """
-    engine = CompiledNetwork(network, request, name=name, **options)
-    preprocessing = None if mode is None else read_preprocessing(config, mode)
+    compiled = CompiledNetwork(network, request, name=name, engine=engine, **options)
+    preprocessing = read_preprocessing(config, mode)
     sizes = () if preprocessing is None else preprocessing.sizes
-    for shape in {size[:2]: size for size in sizes}.values():
-        engine.prepare(shape)
-    return engine
+    if engine == AUTO and (
+        not samples or (sizes and samples * compiled.multiply_adds(sizes[0]) < LEAST_WORK)
+    ):
+        return fused_network(network)
+    for shape in {size[:2]: size for size in sizes if prepare}.values():
+        compiled.prepare(shape)
+    return fused_network(network) if compiled.engine == NETWORK else compiled

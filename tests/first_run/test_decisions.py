@@ -69,6 +69,23 @@ def test_an_epoch_has_at_least_twenty_steps(samples: int, tmp_path: Path) -> Non
         assert plan.steps > plan["Global.eval_batch_step"][1] > 0
 
 
+@pytest.mark.parametrize(("most", "batch", "batches"), [(64, 64, 1), (40, 32, 2), (20, 16, 4), (1, 1, 64)])
+def test_a_smaller_batch_keeps_the_samples_of_an_optimizer_step(
+    most: int, batch: int, batches: int, tmp_path: Path
+) -> None:
+    base = official(tmp_path)
+    before = decide(WORDS, base)
+    plan = before.with_batch_of(most, "memory")
+    assert plan[batch_size_key(base.config)] == batch
+    assert plan.steps == batches * before.steps
+    assert plan["Global.eval_batch_step"][1] == batches * before["Global.eval_batch_step"][1]
+    assert plan["Optimizer.lr.learning_rate"] == before["Optimizer.lr.learning_rate"]
+    if batches > 1:
+        assert plan["Global.accumulate"] == batches
+    keys = [row.key for row in plan.decisions]
+    assert len(keys) == len(set(keys))
+
+
 def test_few_lines_without_weights_are_trained_beside_drawn_ones(tmp_path: Path) -> None:
     plan = decide(PLATES, small_base())
     assert (plan.drawn, plan.repeats) == (8_700, 2)

@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from ppocr_ext import inspect_data
 from ppocr_ext.cli.main import main
 from ppocr_ext.config import load
 from ppocr_ext.data.label_file import read_label_file, write_label_file
-from ppocr_ext.first_run import decisions, writing
+from ppocr_ext.first_run import decisions, trial, writing
 
 __all__ = ["captchas", "tiny"]
 
@@ -120,6 +121,41 @@ def test_a_base_says_how_much_it_reads_as_eval_says_it(
     evaluated = said(capsys, "eval", "-c", "my/config.yml")
     accuracy = re.search(r"^acc: ([\d.]+)$", evaluated, re.MULTILINE)
     assert accuracy is not None and float(found[1]) / 100 == pytest.approx(float(accuracy[1]), abs=1e-9)
+
+
+def test_the_batch_fits_into_the_memory_and_few_of_many_samples_are_judged(
+    photos: Path,
+    tiny: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    save_run(tiny("student", **{"Train.loader.batch_size_per_card": 4}), tmp_path / "run")
+    peaks = iter([900, 1000, 900, 1000])
+    monkeypatch.setattr(trial, "_peak_memory", lambda: next(peaks))
+    monkeypatch.setattr(trial, "memory_limit", lambda: 1200)
+    monkeypatch.setattr(trial, "JUDGED", 20)
+    monkeypatch.setattr(trial, "_READS", 0.0)
+    said(capsys, "init", photos, "--base", "run")
+    content = json.loads(Path("my/init.json").read_text("utf-8"))
+    config = load("my/config.yml")
+    # 900 bytes are three quarters of 1,200, and enough for 2 samples
+    assert (config.at("Train.loader.batch_size_per_card"), config.settings.accumulate) == (2, 2)
+    values = {each["key"]: each["value"] for each in content["decisions"]}
+    assert values["Train.loader.batch_size_per_card"] == 2 and values["Global.accumulate"] == 2
+    assert content["before_training"]["judged"] == 20
+    judged = [row.split("\t")[0] for row in Path("my/doubtful.tsv").read_text("utf-8").splitlines()[1:]]
+    assert len(set(judged)) == 20 and set(judged) & set(labels(Path("my/val.txt")))
+    said(capsys, "config", "-c", "my/config.yml", "--check")
+
+
+def test_a_step_of_more_samples_costs_more_than_one_that_was_measured() -> None:
+    costs = trial.StepCosts(times=(3.0, 5.0), peaks=(200.0, 300.0), sizes=(8.0, 12.0), batches=7)
+    assert costs.seconds(1) == 7 * (1 + 10)  # 1 second, and 1 for each sample
+    assert costs.seconds(2) == 14 * (1 + 5)
+    assert costs.memory(1) == 100 + 12 * 50
+    assert costs.most(24, 700) == 24 and costs.most(24, 699) == 23 and costs.most(24, 0) == 1
+    assert replace(costs, peaks=(300.0, 300.0)).most(24, 0) == 24  # it could not be measured
 
 
 def test_a_student_is_taught_by_a_run(

@@ -40,7 +40,7 @@ def content(folder: Path) -> dict[str, Any]:
 @pytest.mark.parametrize(("kind", "stop"), [("student", 5), ("distill", 2)])
 def test_a_resumed_run_is_bit_identical_to_the_unbroken_one(tiny, tmp_path, monkeypatch, kind, stop):
     """The resumed one loads its samples in two more processes; a window of four steps is stopped in its midst."""
-    monkeypatch.setattr(compiled_models, "LEAST_SAMPLES", 1)  # the teacher is compiled, as in a long run
+    monkeypatch.setattr(compiled_models, "LEAST_WORK", 1)  # the teacher is compiled, as in a long run
 
     def config(name: str, **values: Any) -> Config:
         built = tiny(kind).thaw()

@@ -108,7 +108,7 @@ def test_a_loss_that_reads_features_is_taught_live(cache, distill, tmp_path, cap
 
 
 def test_a_cache_is_continued_in_its_type_only(cache, distill, tmp_path, monkeypatch):
-    monkeypatch.setattr(compiled_models, "LEAST_SAMPLES", 1)
+    monkeypatch.setattr(compiled_models, "LEAST_WORK", 1)
     half = distill(tmp_path, **{"Global.teacher_dtype": "bfloat16"})
     if not has_bfloat16():  # float32 computes, so it is the same cache
         assert CacheBuilder(half, CacheOptions(cache, views=2)).facts.dtype == "float32"

@@ -19,10 +19,12 @@ from ppocr_ext.inference import compiled as compiled_networks
 from ppocr_ext.inference import runners
 from ppocr_ext.inference.compiled import CompiledNetwork
 from ppocr_ext.inference.runners import has_bfloat16
+from ppocr_ext.modeling import BaseModel
 from ppocr_ext.run import compiled_models
-from ppocr_ext.run.compiled_models import LEAST_SAMPLES, compile_frozen, engine_names, model_to_evaluate
+from ppocr_ext.run.compiled_models import compile_frozen, engine_names, model_to_evaluate
 from ppocr_ext.run.run import Run
 
+MANY = 10**9  # samples, of which any network is compiled
 AUTO_ENGINE = "openvino" if find_spec("openvino") and find_spec("paddle2onnx") else "paddle"
 
 
@@ -47,7 +49,7 @@ def compiled(monkeypatch):
 
     original = compiled_models.CompiledNetwork
     monkeypatch.setattr(compiled_models, "CompiledNetwork", spy)
-    monkeypatch.setattr(compiled_models, "LEAST_SAMPLES", 10)
+    monkeypatch.setattr(compiled_models, "LEAST_WORK", 1)
     return names
 
 
@@ -73,11 +75,20 @@ def test_an_evaluation_reads_the_same_compiled(saved, compiled, name, asked, eng
     np.testing.assert_allclose(*confidences, atol=1e-4)
 
 
-def test_few_samples_and_the_nrtr_branch_are_not_compiled(saved, compiled, monkeypatch):
+def test_little_work_is_not_compiled_but_fused(saved, compiled, monkeypatch):
     evaluate(Run.build(saved, "eval"), "gtc")
-    monkeypatch.setattr(compiled_models, "LEAST_SAMPLES", 11)
-    evaluate(Run.build(saved, "eval"))
     assert compiled == []
+    run = Run.build(saved, "eval")
+    student = run.model.models["Student"]
+    engine = CompiledNetwork(student, student.eval_request)
+    work = 10 * engine.multiply_adds((3, 32, 64))
+    assert engine.multiply_adds((3, 32, 128)) == pytest.approx(2 * work / 10, rel=0.01)
+    monkeypatch.setattr(compiled_models, "LEAST_WORK", work + 1)
+    monkeypatch.setattr(
+        compiled_models, "read_preprocessing", lambda *_: SimpleNamespace(sizes=((3, 32, 64),))
+    )
+    assert isinstance(model_to_evaluate(run, run.model, 10).callers["Student"], BaseModel)
+    assert isinstance(model_to_evaluate(run, run.model, 11).callers["Student"], CompiledNetwork)
 
 
 def test_centers_are_the_same_compiled(saved, compiled):
@@ -95,7 +106,7 @@ def test_centers_are_the_same_compiled(saved, compiled):
 def run(saved):
     start = {"Global.pretrained_model": saved.at("Global.checkpoints"), "Global.checkpoints": None}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiled_models, "LEAST_SAMPLES", 48)  # 24 samples in two epochs
+        patch.setattr(compiled_models, "LEAST_WORK", 1)
         return Run.build(saved.with_values(start), "train")
 
 
@@ -120,10 +131,10 @@ def test_a_teacher_is_compiled_unless_something_needs_its_layers(run, values, ca
     state = TrainState(engines={"Teacher": AUTO_ENGINE})
     resumed = SimpleNamespace(prefix="latest", train_state=lambda: state)
     caplog.set_level(logging.WARNING, "ppocr_ext")
-    assert compile_frozen(replace(run, config=config, checkpoint=resumed), run.network, LEAST_SAMPLES) == {}
+    assert compile_frozen(replace(run, config=config, checkpoint=resumed), run.network, MANY) == {}
     assert "latest" in caplog.text and "teacher_engine" in caplog.text
     caplog.clear()
-    assert compile_frozen(replace(run, checkpoint=resumed), run.network, LEAST_SAMPLES).keys() == {"Teacher"}
+    assert compile_frozen(replace(run, checkpoint=resumed), run.network, MANY).keys() == {"Teacher"}
     assert caplog.text == ""
 
 
@@ -134,8 +145,8 @@ def test_a_named_engine_that_does_not_compute_says_why(run, asked, key, caplog):
         caplog.clear()
         config = run.config.with_values({f"Global.{key}": asked, **values})
         context = replace(run, config=config, device=device)
-        assert compile_frozen(context, run.network, LEAST_SAMPLES) == {}
-        assert model_to_evaluate(context, run.model, LEAST_SAMPLES) is run.model
+        assert compile_frozen(context, run.network, MANY) == {}
+        assert model_to_evaluate(context, run.model, MANY) is run.model
         said = [each for each in caplog.messages if key in each and asked in each and reason in each]
         assert len(said) == len(caplog.messages) == (asked != "auto")
 
@@ -157,7 +168,7 @@ def test_a_resumed_run_takes_the_engine_of_its_checkpoint_unless_another_is_name
     config = run.config.with_values({"Global.teacher_engine": asked})
     state = TrainState(engines={"Teacher": kept})
     resumed = SimpleNamespace(prefix="latest", train_state=lambda: state)
-    found = compile_frozen(replace(run, config=config, checkpoint=resumed), run.network, LEAST_SAMPLES)
+    found = compile_frozen(replace(run, config=config, checkpoint=resumed), run.network, MANY)
     assert engine_names(found) == {"Teacher": expected}
     assert ("latest" in caplog.text) == (kept not in (expected, "auto"))
 
@@ -168,12 +179,11 @@ def test_a_run_keeps_the_type_of_its_teacher_and_says_if_nothing_has_it(run, mon
     resumed = SimpleNamespace(prefix="latest", train_state=lambda: state)
     named = config.with_values({"Global.teacher_engine": "paddle"})
     context = replace(run, config=named, checkpoint=resumed)
-    monkeypatch.setattr(compiled_models, "LEAST_SAMPLES", 24)
     found = engine_names(compile_frozen(context, run.network, 24))
     expected = {"Teacher": "paddle bfloat16" if has_bfloat16() else "paddle float32"}
     assert found == expected and "teacher_dtype" in caplog.text
     caplog.clear()
-    assert compile_frozen(replace(run, config=config), run.network, 23) == {}
+    assert engine_names(compile_frozen(replace(run, config=config), run.network, 0)) is None
     assert "teacher_dtype" in caplog.text
 
 
@@ -197,17 +207,23 @@ def test_a_resumed_run_takes_the_type_of_its_checkpoint_unless_an_engine_is_name
     state = TrainState(engines={"Teacher": recorded})
     resumed = SimpleNamespace(prefix="latest", train_state=lambda: state)
     context = replace(run, config=config, checkpoint=resumed)
-    found = compile_frozen(context, run.network, LEAST_SAMPLES, prepare=False)
+    found = compile_frozen(context, run.network, MANY, prepare=False)
     assert engine_names(found) == {"Teacher": expected}
     assert ("latest" in caplog.text) == (recorded not in (expected, "auto bfloat16"))
 
 
-def test_a_teacher_is_compiled_only_if_it_computes_many_samples(run, monkeypatch):
+def test_a_teacher_is_compiled_only_if_it_computes_much(run, monkeypatch):
     prepared: list[Any] = []
     monkeypatch.setattr(CompiledNetwork, "prepare", lambda self, shape: prepared.append(shape))
-    assert compile_frozen(run, run.network, LEAST_SAMPLES - 1) == {}
+    found = compile_frozen(run, run.network, 10)
+    assert not isinstance(found["Teacher"], CompiledNetwork) and prepared == []
+    state = TrainState(engines={"Teacher": "paddle"})  # as decided when the run began
+    resumed = SimpleNamespace(prefix="latest", train_state=lambda: state)
+    found = compile_frozen(replace(run, checkpoint=resumed), run.network, 10, prepare=False)
+    assert engine_names(found) == {"Teacher": "paddle"}
     # with a teacher cache it may compute none
-    assert compile_frozen(run, run.network, LEAST_SAMPLES, prepare=False).keys() == {"Teacher"}
+    found = compile_frozen(run, run.network, MANY, prepare=False)
+    assert engine_names(found) == {"Teacher": AUTO_ENGINE}
     assert prepared == []
-    compile_frozen(run, run.network, LEAST_SAMPLES)
+    compile_frozen(run, run.network, MANY)
     assert prepared != []

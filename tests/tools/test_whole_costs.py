@@ -83,7 +83,8 @@ def test_centers_of_other_classes_are_no_agreement(tmp_path):
 
 @pytest.mark.e2e
 def test_a_cache_of_a_run_answers_for_a_batch_and_an_evaluation_reads_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(compiled_models, "LEAST_SAMPLES", 4)
+    monkeypatch.setattr(compiled_models, "LEAST_WORK", 1)
+    monkeypatch.setattr(export_center_data, "_LEAST", 4)
     export_center_data.prepare(str(tmp_path), "tiny", lines=4, batch=2)
     step_data.prepare(str(tmp_path), batch=2)
     kinds = [CACHED, COMPILED, CACHED + RECOMPUTED]  # the step with a cache fails if it lacks a sample

@@ -20,15 +20,17 @@ from benchmarks.sizes import SIZES, charset_of
 from ppocr_ext.centers.collect import config_of_model
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config, load, with_class_counts
+from ppocr_ext.config.global_keys import AUTO
 from ppocr_ext.errors import PPOCRExtError
+from ppocr_ext.inference.runners import engine_of
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.io.resources import config_path
 from ppocr_ext.modeling import build_model
 from ppocr_ext.modeling.features import FeatureTap, classifier_of, ctc_head_of
-from ppocr_ext.run import compiled_models
 from ppocr_ext.run.context import tune_cpu
 
 _REPEATED = "repeated.txt"
+_LEAST = 512  # samples of a pass
 _CHUNK = 32  # images read at a time
 _TRIES = 40  # images to try for each line
 _BLANKS = 0.6  # share of frames
@@ -75,18 +77,18 @@ def prepare(folder: str, size: str, lines: int, batch: int) -> dict[str, Any]:
             cv2.imwrite(str(place / f"{len(labels)}.png"), image)
             labels.append(f"{len(labels)}.png\t{text}\n")
     write_text(place / "lines.txt", "".join(labels))
-    least = max(lines, compiled_models.LEAST_SAMPLES)  # for fewer, networks are not compiled
+    least = max(lines, _LEAST)
     write_repeated(place / _REPEATED, [line.encode() for line in labels], math.ceil(least / lines) * lines)
     paddle.save(model.state_dict(), str(place / "student.pdparams"))
     return {}
 
 
 def config_to_read(folder: Path) -> Config:
-    """Return the config of :func:`prepare`, with the label file that repeats the lines."""
+    """Return the config of :func:`prepare`, with the label file that repeats the lines, and with an engine."""
     lines = [str(folder / _REPEATED)]
-    return load([folder / "config.yml"]).with_values(
-        {f"{mode}.dataset.label_file_list": lines for mode in ("Train", "Eval")}
-    )
+    values = {f"{mode}.dataset.label_file_list": lines for mode in ("Train", "Eval")}
+    engine = engine_of(AUTO)  # named, since `auto` compiles nothing for little work
+    return load([folder / "config.yml"]).with_values({**values, "Global.eval_engine": engine})
 
 
 def _places(folder: Path, charset: Charset, batch: int) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from ppocr_ext.config import load, with_class_counts
 from ppocr_ext.host import open_host
 from ppocr_ext.modeling.features import FeatureTap
 from ppocr_ext.modeling.head_request import HeadRequest
-from ppocr_ext.run.compiled_models import LEAST_SAMPLES, model_to_evaluate
+from ppocr_ext.run.compiled_models import model_to_evaluate
 from ppocr_ext.run.context import tune_cpu
 from ppocr_ext.run.logs import quiet_host
 from ppocr_ext.run.run import Run
@@ -60,7 +60,7 @@ def make_centers(folder: str, passes: list[str]) -> dict[str, Any]:
 
 def _forward(run: Run) -> None:
     run.model.eval()
-    network = model_to_evaluate(run, run.model, LEAST_SAMPLES, _FEATURES)
+    network = model_to_evaluate(run, run.model, len(run.eval_loader.dataset), _FEATURES)
     with paddle.no_grad():
         for batch in run.eval_loader:
             network(batch[0], None, _FEATURES)

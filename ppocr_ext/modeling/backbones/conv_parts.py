@@ -13,7 +13,7 @@ from paddle.nn.initializer import Constant, Initializer, KaimingNormal
 from paddle.regularizer import L2Decay
 
 from ppocr_ext.errors import ModelError
-from ppocr_ext.modeling.layers import per_channel
+from ppocr_ext.modeling.layers import Conv2D, per_channel
 
 Activation = Callable[[Tensor], Tensor]
 Stride = int | tuple[int, int]
@@ -210,7 +210,7 @@ def affine(norm: nn.Layer) -> tuple[Tensor, Tensor]:
 
 def conv_like(conv: nn.Conv2D, kernel: Tensor, bias: Tensor) -> nn.Conv2D:
     """Return a convolution like `conv` with another kernel and bias."""
-    fused = nn.Conv2D(
+    fused = Conv2D(
         conv._in_channels,
         conv._out_channels,
         conv._kernel_size,
@@ -283,6 +283,14 @@ def reparameterized(network: Network) -> Network:
     fuse_in_place(fused)
     fused.eval()
     return fused
+
+
+def fused_network(network: Network) -> Network:
+    """Return :func:`reparameterized` of a network, or the network itself in eval mode if it has nothing to fuse."""
+    network.eval()
+    return (
+        reparameterized(network) if any(hasattr(each, "fused") for each in network.sublayers()) else network
+    )
 
 
 def fuse_in_place(layer: nn.Layer) -> None:

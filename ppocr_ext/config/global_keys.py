@@ -265,8 +265,8 @@ _OURS = {
     ),
     "on_collapse": _choice("warn of a training that has collapsed, or stop it", "warn", "warn", "stop"),
     "teacher_engine": _choice(
-        "what computes the frozen networks on a CPU: for 512 samples or more `openvino` if it is installed, else "
-        "`paddle`; always the named engine; or the `network` itself",
+        "what computes the frozen networks on a CPU: for much work `openvino` if it is installed, else `paddle`; for "
+        "little the network with fused convolutions; always the named engine; or the `network` itself",
         AUTO,
         *ENGINES,
     ),
@@ -276,7 +276,7 @@ _OURS = {
         *DTYPES,
     ),
     "eval_engine": _choice(
-        "the same for the networks of `eval` and `export-center`; in a training the network itself evaluates",
+        "the same for the networks of `eval`, `export-center` and `predict`; in a training, the network evaluates",
         AUTO,
         *ENGINES,
     ),

@@ -20,7 +20,7 @@ from ppocr_ext.base.parts import kind_of
 from ppocr_ext.config import Config, load, resolve_charset
 from ppocr_ext.data.batches import batch_size, batch_size_key
 from ppocr_ext.data.label_file import read_raw_lines
-from ppocr_ext.data.preprocessing import apply_transforms
+from ppocr_ext.data.preprocessing import apply_transforms, sampler_scales
 from ppocr_ext.data.sample_seeds import generators_seeded
 from ppocr_ext.evaluation.evaluate import Evaluation, evaluate
 from ppocr_ext.evaluation.predictions import Prediction, to_tsv
@@ -96,17 +96,9 @@ def try_config(inspection: Inspection, files: Files, host: str | None = None) ->
         note = f"nothing is tried, as these weights are not on this machine: {', '.join(missing)}. Fix: {fix}"
         return Trial(picture, plan, {}, [], note)
     # First, since the memory is measured as the most that this process ever had.
-    costs = costs_of_steps(config, host)
-    batch = plan[batch_size_key(config)]
-    allowed = _MEMORY * memory_limit()
-    needed = (
-        f"of {batch}: that many take {costs.memory(1) / 1e9:.1f} GB, and {allowed / 1e9:.1f} GB may be used"
-    )
-    plan = plan.with_batch_of(costs.most(batch, allowed), needed)
-    if plan is not inspection.plan:
-        write_config(plan, files, inspection.out)
-        config = load(inspection.out / CONFIG)
-    numbers = {"seconds": costs.seconds(batch / plan[batch_size_key(config)])}
+    plan, seconds = _fit(config, inspection, files, host)
+    config = load(inspection.out / CONFIG)
+    numbers = {"seconds": seconds}
     cards = []
     if plan.base.weights is not None:
         reads, config = _read(config, inspection, files, host)
@@ -118,6 +110,19 @@ def try_config(inspection: Inspection, files: Files, host: str | None = None) ->
             images = SampleImages(files.val.folder)
             cards = [card_of(each, images) for each, _ in doubtful[:_SHOWN]]
     return Trial(picture, plan, numbers, cards, "")
+
+
+def _fit(config: Config, inspection: Inspection, files: Files, host: str | None) -> tuple[Plan, float]:
+    """Return a plan whose batch fits into the memory, after writing its config, and the seconds of an epoch."""
+    plan = inspection.plan
+    key = batch_size_key(config)
+    costs = costs_of_steps(config, plan.steps // plan["Global.epoch_num"], host)
+    allowed = _MEMORY * memory_limit()
+    sizes = f"{costs.memory(1) / 1e9:.1f} GB, and {allowed / 1e9:.1f} GB may be used"
+    fitting = plan.with_batch_of(costs.most(plan[key], allowed), f"{plan[key]} samples would take {sizes}")
+    if fitting is not plan:
+        write_config(fitting, files, inspection.out)
+    return fitting, costs.seconds(plan[key] / fitting[key])
 
 
 def _read(
@@ -211,10 +216,15 @@ class StepCosts:
         return next((n for n in range(batch, 1, -1) if self.memory(batch / n) <= memory), 1)
 
 
-def costs_of_steps(config: Config, host: str | None = None) -> StepCosts:
+def costs_of_steps(config: Config, batches: int, host: str | None = None) -> StepCosts:
     """Measure steps of few samples; nothing is written.
 
-    On a CPU, seconds are processor time, so other programs do not change them; on a GPU they are those of a clock.
+    On a CPU, seconds are processor time, so other programs hardly change them; on a GPU they are those of a clock.
+
+    Args:
+        config: as loaded.
+        batches: of an epoch; a MultiScaleSampler says it itself.
+        host: a PaddleOCR checkout; None searches for one.
 
     Raises:
         PPOCRExtError: the config cannot be trained.
@@ -238,12 +248,14 @@ def costs_of_steps(config: Config, host: str | None = None) -> StepCosts:
             ends.append(clock())
         times.append(min(end - begin for begin, end in pairwise(ends)))
         peaks.append(_peak_memory() if context.device == "cpu" else 0)
-    parts = loader_parts(context.host, host_config(context.components), "Train", context.seed, logger=SILENT)
+    if not sampler_scales(config, "Train"):
+        return StepCosts(times, peaks, [batch_size(config) or 1], batches)
+    plain = host_config(context.components)
+    sampler = loader_parts(context.host, plain, "Train", context.seed, logger=SILENT).batch_sampler
     height, width = subject.batch.images.shape[2:]
-    scales = getattr(parts.batch_sampler, "img_batch_pairs", None)  # only a MultiScaleSampler has them
-    scales = scales or [(width, height, batch_size(config) or 1)]
+    scales = sampler.img_batch_pairs  # width, height and samples of its batches
     sizes = [across * down * count / (width * height) for across, down, count in scales]
-    return StepCosts(times, peaks, sizes, len(parts.batch_sampler))
+    return StepCosts(times, peaks, sizes, len(sampler))
 
 
 def _peak_memory() -> int:

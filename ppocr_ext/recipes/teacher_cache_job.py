@@ -157,9 +157,8 @@ class CacheBuilder:
         wanted = branches_to_keep(self.loss, name)
         self._request = replace(TRAIN, branches=frozenset(wanted))
         model = model.using(train={name: self._request})
-        engines = compile_frozen(context, model, len(self._loader.dataset) * views.count)
-        self._engine = engines.get(name)
-        self._call = self._engine or model.models[name]
+        callers = compile_frozen(context, model, len(self._loader.dataset) * views.count)
+        self._call = callers.get(name, model.models[name])
         self._folder = options.folder
         self.plan = plan or self._plan(data.preflight, wanted, options.top_k)
         count = len(self._loader.of_view(0))
@@ -236,7 +235,7 @@ class CacheBuilder:
 
     @property
     def _dtype(self) -> str:
-        return FLOAT32 if self._engine is None else self._engine.dtype
+        return getattr(self._call, "dtype", FLOAT32)
 
     @cached_property
     def pending(self) -> list[Shard]:

@@ -14,7 +14,7 @@ import numpy as np
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.official_weights import table
 from ppocr_ext.config import Config
-from ppocr_ext.config.global_keys import AUTO, NETWORK, PADDLE
+from ppocr_ext.config.global_keys import NETWORK, PADDLE
 from ppocr_ext.errors import ConfigError, DataError, MissingPackageError, WeightsError
 from ppocr_ext.inference.formats import CHARACTERS, FORMATS, MODEL_FILE, POLICY, ExportedEngine
 from ppocr_ext.inference.released import ReleasedModel, find_released, released_packages, releases_of
@@ -273,11 +273,11 @@ def _of_config(config: Config, name: str, options: OpenOptions) -> RecognizerPar
         from ppocr_ext.inference.compiled import CompiledNetwork
 
         network = CompiledNetwork(network, network.eval_request, threads=options.threads)
-    elif options.engine is None and trained.device == "cpu" and config.settings.eval_engine == AUTO:
+    elif options.engine is None and trained.device == "cpu" and config.settings.eval_engine != NETWORK:
         from ppocr_ext.run.compiled_models import faster_network
 
-        request = network.eval_request
-        network = faster_network(network, request, config, "Eval", name, options.images, engine=AUTO)
+        engine, request = config.settings.eval_engine, network.eval_request
+        network = faster_network(network, request, config, "Eval", name, options.images, engine=engine)
     return RecognizerParts((NrtrEngine if by_nrtr else NetworkEngine)(network), policy, trained.charset)
 
 

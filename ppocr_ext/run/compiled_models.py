@@ -20,7 +20,7 @@ from ppocr_ext.run.context import RunContext
 
 # Multiply-adds of all samples: for fewer, compiling takes longer than it saves. For networks of 10 million to 7
 # billion for a sample, both take as long at 20 to 250 billion.
-LEAST_WORK = 50e9
+LEAST_WORK = 100e9
 # Settings that need the layers of the networks, which a compiled one does not run.
 _WATCHED = ("to_static", "detect_anomaly")
 

@@ -6,12 +6,12 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ppocr_ext.base.parts import kind_of
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.official_weights import OfficialWeights, config_of, table
-from ppocr_ext.checkpoint.weight_sources import ReleasedSource, find_source
+from ppocr_ext.checkpoint.weight_sources import OfficialSource, ReleasedSource, find_source
 from ppocr_ext.config import Config, load, resolve_charset
 from ppocr_ext.errors import DataError, PPOCRExtError
 from ppocr_ext.host.locate import locate_host
@@ -21,7 +21,8 @@ from ppocr_ext.messages import setting
 
 _SINGLE = "configs/quickstart/single.yml"
 _DISTILL = "configs/lines/distill.yml"
-_NEWEST = ("v5", "v4", "v3", "v2")  # generations of PP-OCR with weights and a published dictionary
+_NEWEST = ("v6", "v5", "v4", "v3", "v2")  # generations of PP-OCR
+_SMALL = ("_mobile_rec", "_small_rec", "_tiny_rec")
 _MODES = ("Train", "Eval")
 _PUBLISHED = "_pretrained"  # ends the names of published files
 
@@ -136,7 +137,7 @@ def open_distillation(teacher: str, student: str, out: Path) -> Base:
     models = {}
     for name, part, is_frozen in (("Teacher", teaching, True), ("Student", taught, False)):
         own = {"pretrained": part.weights, "freeze_params": is_frozen, "return_all_feats": True}
-        if part.charset is not None:
+        if part.charset is not None and part.charset.path is not None:
             own["pretrained_dict"] = str(part.charset.path)
         models[name] = {**own, **_plain_network(part.config.at("Architecture"))}
     network = {
@@ -150,25 +151,44 @@ def open_distillation(teacher: str, student: str, out: Path) -> Base:
     return Base(title, (_DISTILL,), base, charset=teaching.charset, sections=sections, missing=missing)
 
 
-def covering_weights(characters: Iterable[str]) -> list[tuple[OfficialWeights, float]]:
-    """Return official weights of small networks, the best first, with the share of ``characters`` in their dictionary.
+class Cover(NamedTuple):
+    """An official model of a small network.
 
-    Only those with a published dictionary that is found here. Before others come those with all characters, then
-    newer generations, then fewer classes.
+    Attributes:
+        name: as ``--base`` takes it.
+        share: of the characters that it knows, from 0 to 1.
+        source: where its weights are.
+    """
+
+    name: str
+    share: float
+    source: OfficialSource | ReleasedSource
+
+
+def covering_weights(characters: Iterable[str]) -> list[Cover]:
+    """Return official models of small networks whose dictionary is known, the best first.
+
+    Before others come those with all characters, then those on this machine, then newer generations, then fewer
+    classes.
     """
     wanted = set(characters) - {" "}
     covers = []
     for name, entry in table().items():
+        source = find_source(name) if name.endswith(_SMALL) and config_of(name) else None
         file = _find_file(entry.dictionary or "")
-        if name.endswith("_mobile_rec") and file is not None and config_of(name):
+        if isinstance(source, ReleasedSource):
+            known = set(source.model.characters or ())
+        elif source is not None and file is not None:
             known = set(read_text(file).splitlines())
-            covers.append((entry, len(wanted & known) / max(1, len(wanted))))
+        else:
+            continue
+        covers.append(Cover(name, len(wanted & known) / max(1, len(wanted)), source))
 
-    def rank(cover: tuple[OfficialWeights, float]) -> tuple[float, int, bool, int]:
-        entry, share = cover
-        generation = next(number for number, each in enumerate(_NEWEST) if f"OCR{each}" in entry.name)
+    def rank(cover: Cover) -> tuple[float, bool, int, bool, int]:
+        generation = next(number for number, each in enumerate(_NEWEST) if f"OCR{each}" in cover.name)
         # the Greek dictionary has all Latin letters too, and fewer classes than the English one
-        return -share, generation, not entry.name.startswith("en_"), entry.classes
+        is_english = cover.name.startswith("en_")
+        return -cover.share, not cover.source.is_here, generation, not is_english, table()[cover.name].classes
 
     return sorted(covers, key=rank)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +15,16 @@ import cv2
 import numpy as np
 from tqdm import tqdm
 
-from ppocr_ext.checkpoint.official_weights import OfficialWeights
+from ppocr_ext.checkpoint.weight_sources import OfficialSource, ReleasedSource
 from ppocr_ext.data.label_file import read_label_file
 from ppocr_ext.data.sample_rules import SampleIssue, frames_needed
-from ppocr_ext.errors import DataError
-from ppocr_ext.first_run.bases import covering_weights, open_base, open_distillation, small_base
+from ppocr_ext.errors import DataError, MissingPackageError
+from ppocr_ext.evaluation.predictions import Rate
+from ppocr_ext.first_run.bases import Cover, covering_weights, open_base, open_distillation, small_base
 from ppocr_ext.first_run.decisions import Facts, Plan, decide
 from ppocr_ext.first_run.split import Split, split_samples
 from ppocr_ext.recognition.images import read_image
+from ppocr_ext.recognition.recognizer import Recognizer
 from ppocr_ext.sources.page_formats import crop
 from ppocr_ext.sources.recognise import recognise, unlabelled
 from ppocr_ext.sources.samples import FIXES, Sample, Source
@@ -29,6 +33,7 @@ from ppocr_ext.survey.images import MOST, ImageReport, folder_reader, survey_ima
 from ppocr_ext.survey.texts import TextReport, TextSurvey
 from ppocr_ext.synth.lines import LineSource, LineSplit, LineStyle, RandomTexts, find_fonts
 
+_READ = 100  # samples that a released model reads
 _DRAWABLE = 1_000  # characters that are drawn; of more, the first
 
 
@@ -45,7 +50,8 @@ class Inspection:
         texts: about the labels.
         images: about the images that were looked at.
         split: the part of each sample.
-        covers: official weights with the share of the characters that they know, the best first.
+        covers: official models with the share of the characters that they know, the best first.
+        reads: what the first of them reads of the samples, if it is a released model on this machine.
         plan: what the config gets.
         notes: what a user should know besides that, a sentence each.
     """
@@ -58,7 +64,8 @@ class Inspection:
     texts: TextReport
     images: ImageReport
     split: Split
-    covers: Sequence[tuple[OfficialWeights, float]]
+    covers: Sequence[Cover]
+    reads: Rate | None
     plan: Plan
     notes: Sequence[str]
 
@@ -78,7 +85,7 @@ class Inspection:
             "texts": self.texts.to_json(),
             "images": self.images.to_json(),
             "split": {"by": self.split.by, **self.split.counts()},
-            "official_weights": {entry.name: round(share, 4) for entry, share in self.covers},
+            "official_weights": {each.name: round(each.share, 4) for each in self.covers},
             "decisions": [row._asdict() for row in self.plan.decisions],
         }
 
@@ -153,8 +160,11 @@ def inspect_source(
             wanted.update(line.label)
     covers = covering_weights(wanted) if network is None else []
     if network is None:
-        here = next((entry.name for entry, share in covers if share == 1 and entry.file.is_file()), None)
-        network = small_base() if here is None else open_base(here, out)
+        here = next((each for each in covers if each.share == 1 and each.source.is_here), None)
+        is_ours = here is not None and isinstance(
+            here.source, OfficialSource
+        )  # a released one is only offered
+        network = open_base(here.name, out) if here is not None and is_ours else small_base()
     notes = []
     try:
         line_source(characters or wanted, texts.lengths, seed)
@@ -164,7 +174,25 @@ def inspect_source(
     facts = Facts(split.counts()["train"], wanted, lengths, frames, ratios)
     plan = decide(facts, network, out, characters, can_draw=not notes)
     skipped += _unlabelled(source)
-    return Inspection(source, out, seed, general, skipped, texts, images, split, covers, plan, notes)
+    reads = _rate_of(covers[0].source, source, texts.samples) if covers else None
+    return Inspection(source, out, seed, general, skipped, texts, images, split, covers, reads, plan, notes)
+
+
+def _rate_of(released: OfficialSource | ReleasedSource, source: Source, samples: int) -> Rate | None:
+    """Return what a released model reads of some samples, evenly taken; None for other or unknown models."""
+    if not isinstance(released, ReleasedSource) or not released.model.is_known:
+        return None
+    try:
+        recognizer = Recognizer(released.model)
+    except MissingPackageError:  # of the library that runs it, which a training does not need
+        return None
+    reader = SampleReader(source)
+    chosen = islice(samples_of(source), 0, None, math.ceil(samples / _READ))
+    pairs = [(sample.text, content) for sample in chosen if isinstance(content := reader(sample), bytes)]
+    texts = recognizer.read(tqdm([image for _, image in pairs], released.value, disable=None, leave=False))
+    labels = [label.replace(" ", "") for label, _ in pairs]
+    right = [label == each.text.replace(" ", "") for label, each in zip(labels, texts, strict=True)]
+    return Rate(sum(right), len(right))
 
 
 def _look_at_labels(source: Source) -> tuple[TextReport, list[float], Counter[int], list[Finding]]:

@@ -77,11 +77,13 @@ def decision_lines(inspection: Inspection) -> Iterator[str]:
     width = max(len(row.key) for row in rows)
     for row in rows:
         yield f"  {row.key:<{width}}  {row.value}{f'  ({row.why})' if row.why else ''}"
-    for entry, share in inspection.covers[:1]:
-        name = entry.name
+    for name, share, source in inspection.covers[:1]:
         yield f"  official {name}: has {percent(share)} of your characters"
+        if (reads := inspection.reads) is not None:
+            yield f"  it is here ({source.place}), and reads {reads.value:.1%} of {reads.total} of your lines now"
         if inspection.plan.base.weights is None:
-            yield f"  Begin with it: ppocr-ext weights get {name}, then init … --base {name} --force"
+            get = "" if source.is_here else f"ppocr-ext weights get {name}, then "
+            yield f"  Begin with it: {get}init … --base {name} --force"
 
 
 def result_lines(inspection: Inspection, files: Files, trial: Trial) -> Iterator[str]:
@@ -183,8 +185,12 @@ def page_text(inspection: Inspection, files: Files, trial: Trial) -> str:
         f'<details><summary>All characters</summary><p class="glyphs">{every}</p></details>',
     ]
     if inspection.covers:
-        covers = [(esc(entry.name), percent(share)) for entry, share in inspection.covers]
-        parts.append(_section("Official networks", ["weights", "characters that they know"], covers))
+        covers = [
+            (esc(each.name), percent(each.share), esc(each.source.place if each.source.is_here else "no"))
+            for each in inspection.covers
+        ]
+        head = ["weights", "characters that they know", "on this machine"]
+        parts.append(_section("Official networks", head, covers))
     commands = "\n".join(next_commands(inspection, files))
     parts.append(f"<h2>Next</h2><pre>{esc(commands)}</pre>")
     subtitle = f"{inspection.source.format}, {texts.samples:,} samples"

@@ -41,7 +41,6 @@ _CODE = (
     "paddle2onnx.export(*sys.argv[1:4], opset_version=int(sys.argv[4]), optimize_tool=None)"
 )
 _WIDER = 32  # columns; more than a network's strides, so that a graph of one width does not take them
-_SHOWN_OF_ERROR = 2  # lines of a library
 _SHOWN = 3  # lines of the converter that a message shows
 _ERROR = "[ERROR]"  # paddle2onnx begins a line with a reason so
 _NO_IMPORT = ("ImportError: ", "ModuleNotFoundError: ")  # the last line of a traceback begins so
@@ -307,4 +306,4 @@ class ExportedEngine:
 def _reason(error: Exception) -> str:
     """Return the last lines of what a library says, without Paddle's hints for its authors."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip(" -")]
-    return " ".join([line for line in lines if not line.startswith("[")][-_SHOWN_OF_ERROR:]) or str(error)
+    return " ".join([line for line in lines if not line.startswith("[")][-2:]) or str(error)

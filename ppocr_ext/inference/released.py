@@ -176,7 +176,8 @@ def find_released(value: str | Path, dictionary: str | PathLike[str] | None = No
     if POLICY in metadata:
         return None
     digests = {file.name: file_digest(file) for file in (graph, weights) if file}
-    row = next((each for each in released_packages() if digests.items() <= each.sha256.items()), None)
+    # Whatever the files are called now.
+    row = next((row for row in released_packages() if {*digests.values()} <= {*row.sha256.values()}), None)
     model = ReleasedModel(
         form="onnx" if weights is None else "paddle",
         graph=graph,
@@ -383,8 +384,9 @@ def _with_dictionary(
             model.graph.parents[min(len(Path(row.path).parts), len(model.graph.parents) - 1)],
             row.folder,
         )
-        files = [root / row.dictionary for root in roots if root]
-        file = next((each for each in files if each.is_file()), None)
+        file = next(
+            (root / row.dictionary for root in roots if root and (root / row.dictionary).is_file()), None
+        )
     if file is None:
         return model
     characters = Charset.from_file(file, lenient=True).characters

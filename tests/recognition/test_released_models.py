@@ -176,6 +176,11 @@ def test_only_a_known_model_runs_without_trust(folder, lines, monkeypatch):
     monkeypatch.setattr(released, "released_packages", lambda: (row,))
     recognizer = Recognizer(folder)
     assert row.label in recognizer.origin and texts(recognizer, lines)
+    for ending in ("json", "pdiparams"):  # the digest decides, not the name
+        (folder / f"inference.{ending}").rename(folder / f"renamed.{ending}")
+    assert find_released(folder).is_known
+    for ending in ("json", "pdiparams"):
+        (folder / f"renamed.{ending}").rename(folder / f"inference.{ending}")
     describe(folder, CHARACTERS, name="other_rec")
     with raises_code(WeightsError, "other_model", "other_rec", "my_rec"):
         Recognizer(folder)

@@ -154,10 +154,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _open(args: argparse.Namespace, images: int) -> Recognizer:
     """Open the recogniser; its log goes to standard error."""
-    from ppocr_ext.recognition.opening import find_source, is_exported
+    from ppocr_ext.recognition.opening import find_model, is_exported
     from ppocr_ext.recognition.recognizer import Recognizer
 
-    source = find_source(args.source, args.dict)
+    source = find_model(args.source, args.dict)
     if isinstance(source, Path) and not is_exported(source):
         from ppocr_ext.run.logs import set_up_logs
 

@@ -175,7 +175,7 @@ def decide(facts: Facts, base: Base, out: Path, characters: str | None = None, c
 
 def _needs_cpu(config: Config) -> bool:
     """Return True if a config asks for a GPU, and Paddle's build for it is not installed."""
-    return config.at("Global.use_gpu", False) is True and not list(distributions(name="paddlepaddle-gpu"))
+    return config.settings.use_gpu and not list(distributions(name="paddlepaddle-gpu"))
 
 
 def _dictionary(facts: Facts, base: Base, wanted: str | None) -> tuple[tuple[str, ...] | None, bool, str]:

@@ -162,7 +162,7 @@ def open_parts(source: Source, options: OpenOptions) -> RecognizerParts:
     if isinstance(source, RecognizerParts):
         return source
     if isinstance(source, str | PathLike):
-        source = find_source(source, options.dictionary)
+        source = find_model(source, options.dictionary)
     if isinstance(source, ReleasedModel):
         options.refuse_training(source.source, "a released model")
         return _of_released(source, options)
@@ -186,7 +186,7 @@ def open_parts(source: Source, options: OpenOptions) -> RecognizerParts:
     return _of_onnx(source, options) if _is_onnx(source) else _of_export(read_exported(source), options)
 
 
-def find_source(
+def find_model(
     source: str | PathLike[str], dictionary: str | PathLike[str] | None = None
 ) -> Path | ReleasedModel:
     """Return the released model that ``source`` names by its path or by PaddleOCR's name; else the path.

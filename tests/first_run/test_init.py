@@ -13,6 +13,7 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
+from released import CHARACTERS, describe, paddle_release, randomise, shipped_network
 from saved_runs import save_run
 from tiny_runs import captchas, tiny
 
@@ -21,6 +22,8 @@ from ppocr_ext.cli.main import main
 from ppocr_ext.config import load
 from ppocr_ext.data.label_file import read_label_file, write_label_file
 from ppocr_ext.first_run import decisions, trial, writing
+from ppocr_ext.inference import released
+from ppocr_ext.inference.graph import write_reader
 
 __all__ = ["captchas", "tiny"]
 
@@ -269,3 +272,57 @@ def test_bad_input_is_named(tmp_path: Path, photos: Path, capsys: pytest.Capture
         text = capsys.readouterr().err
         assert f"[{code}]" in text and "internal error" not in text, text
     assert not Path("my").exists()
+
+
+@pytest.fixture
+def tiny_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """PP-OCRv6 tiny with random weights, as the client of PaddleOCR 3 keeps it; it knows letters and no digits."""
+    network, _ = shipped_network("pp-ocr/v6_tiny", fused=False)
+    randomise(network, 3)
+    network.eval()
+    write_reader(network, tmp_path, (3, 48, 320))
+    monkeypatch.setenv(released.CLIENT_CACHE, str(tmp_path / "paddlex"))
+    folder = paddle_release(tmp_path, tmp_path / "paddlex" / "official_models" / "PP-OCRv6_tiny_rec")
+    describe(folder, CHARACTERS, shape=(3, 48, 320), name="PP-OCRv6_tiny_rec")
+    return folder
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("by_name", [True, False])
+def test_a_released_model_is_a_base_from_the_first_look_to_a_reading(
+    photos: Path, tiny_release: Path, capsys: pytest.CaptureFixture[str], by_name: bool
+) -> None:
+    base = "PP-OCRv6_tiny_rec" if by_name else tiny_release
+    assert "Before you train" in said(capsys, "init", photos, "--base", base)
+    config = load("my/config.yml")
+    assert config.at("Architecture.fused") is True and config.settings.use_gpu is False
+    assert [list(each) for each in config.at("Architecture.Head.head_list")] == [["CTCHead"]]
+    assert Path("my/dict.txt").read_text().split() == [*CHARACTERS, *"0123456789"]
+    said(capsys, "config", "-c", "my/config.yml", "--check")
+    said(capsys, "train", "-c", "my/config.yml", "-o", "Global.epoch_num=1")
+    record = json.loads(Path("my/run/run.json").read_text())["official_weights"]
+    assert str(tiny_release) in record[str(base)]["source"]
+    tiny_release.rename(tiny_release.with_name("moved"))  # a run needs it no more
+    assert said(capsys, "predict", "my/run", photos / "labels.txt").count("\n") == 35
+
+
+def test_a_model_on_this_machine_is_offered(
+    photos: Path, tiny_release: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    describe(tiny_release, "0123456789abcdefghi", shape=(3, 48, 320), name="PP-OCRv6_tiny_rec")
+    text = said(capsys, "init", photos, "--dry")
+    assert "official PP-OCRv6_tiny_rec: has 100.0% of your characters" in text
+    assert (
+        "init … --base PP-OCRv6_tiny_rec" in text and "of your lines now" not in text
+    )  # its digest is not known
+    row = released.ReleasedPackage(
+        package="any",
+        version="1",
+        licence="Apache-2.0",
+        path="any",
+        name="PP-OCRv6_tiny_rec",
+        dictionary=None,
+        sha256=released.find_released(tiny_release).digests,
+    )
+    monkeypatch.setattr(released, "released_packages", lambda: (row,))
+    assert "0.0% of 34 of your lines now" in said(capsys, "init", photos, "--dry")

@@ -42,7 +42,9 @@ from ppocr_ext.synth.contact_sheet import Caption, Picture, contact_sheet
 
 _STEPPED = (2, 4)  # samples of the steps that are measured
 _TIMED = 3  # steps of each size, of which the fastest counts: the first one compiles and allocates
-_MEMORY = 0.75  # share of the memory that a step may take, since the loader and others need some
+_MEMORY = (
+    0.6  # share of the memory that a step may take: loader and batches of several sizes take a third more
+)
 _LOOKED_AT = 8  # images of look.png
 _LOOKS = 2  # drawings of the augmentation of an image
 _BATCH = 16  # samples of an evaluation

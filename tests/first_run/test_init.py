@@ -136,13 +136,13 @@ def test_the_batch_fits_into_the_memory_and_few_of_many_samples_are_judged(
     save_run(tiny("student", **{"Train.loader.batch_size_per_card": 4}), tmp_path / "run")
     peaks = iter([900, 1000, 900, 1000])
     monkeypatch.setattr(trial, "_peak_memory", lambda: next(peaks))
-    monkeypatch.setattr(trial, "memory_limit", lambda: 1200)
+    monkeypatch.setattr(trial, "memory_limit", lambda: 1500)
     monkeypatch.setattr(trial, "JUDGED", 20)
     monkeypatch.setattr(trial, "_READS", 0.0)
     said(capsys, "init", photos, "--base", "run")
     content = json.loads(Path("my/init.json").read_text("utf-8"))
     config = load("my/config.yml")
-    # 900 bytes are three quarters of 1,200, and enough for 2 samples
+    # 900 bytes are 60 % of 1,500, and enough for 2 samples
     assert (config.at("Train.loader.batch_size_per_card"), config.settings.accumulate) == (2, 2)
     values = {each["key"]: each["value"] for each in content["decisions"]}
     assert values["Train.loader.batch_size_per_card"] == 2 and values["Global.accumulate"] == 2

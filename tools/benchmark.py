@@ -20,6 +20,7 @@ examples:
   python tools/benchmark.py step --size full --batch 16 --peer /path/to/PaddleOCR
   python tools/benchmark.py engine --size full --batch 16 --threads 2
   python tools/benchmark.py infer --size full --peer /path/to/PaddleOCR
+  python tools/benchmark.py official --batch 16
   python tools/benchmark.py labels --lines 1000 10000 100000 1000000 10000000
 """
 _BAD = 1  # exit code: the results disagree
@@ -86,6 +87,19 @@ _COMMANDS: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
             "--images": _one(48, "that Recognizer.read reads in a call"),
             "--rounds": _ROUNDS,
             "--peer": _PEER,
+        },
+    ),
+    "official": (
+        "seconds and memory of a fine-tuning step of networks of PP-OCR, live and with `fused: true`",
+        {
+            "--networks": {
+                "nargs": "+",
+                "metavar": "NAME",
+                "default": ("v4_mobile", "v6_small"),
+                "help": "of pp-ocr/",
+            },
+            "--batch": _BATCH,
+            "--rounds": _ROUNDS,
         },
     ),
     "labels": (

@@ -223,7 +223,8 @@ def _released_base(source: ReleasedSource) -> Base:
     sections = {"Architecture": ctc_alone(config.at("Architecture"))}
     if config.at("Loss.loss_config_list", None) is not None:
         sections["Loss"] = {**config.at("Loss").thaw(), "loss_config_list": [{"CTCLoss": {}}]}
-    for listed in dict.fromkeys([config.settings.character_dict_path, *shipped_dictionaries().values()]):
+    charset_path = config["Global"]["character_dict_path"]
+    for listed in dict.fromkeys([charset_path, *shipped_dictionaries().values()]):
         file = _find_file(listed)
         if file is not None and tuple(read_text(file).splitlines()) == source.model.characters:
             charset = replace(charset, path=Path(listed))

@@ -106,12 +106,10 @@ def match_units(network: nn.Layer, units: Iterable[Unit], image_shape: tuple[int
 
 
 def _with_norm(unit: Unit) -> tuple[Unit, Unit]:
-    """Return a convolution and its BatchNorm; one that was folded into it only adds the bias."""
-    if unit.norm is not None:
-        return unit, Unit("norm", unit.name, unit.norm.factor, norm=unit.norm)
+    """Return a convolution without a bias, and its BatchNorm; one that was folded into it only adds the bias."""
     one = np.ones(len(unit.kernel), np.float32)
-    shift = 0 * one if unit.bias is None else unit.bias
-    norm = Norm(one, shift, 0 * one, one - np.float32(_EPSILON))
+    norm = unit.norm or Norm(one, 0 * one, 0 * one, one - np.float32(_EPSILON))
+    norm = norm if unit.bias is None else norm._replace(mean=norm.mean - unit.bias)
     return Unit("conv", unit.name, unit.kernel), Unit("norm", unit.name, one, norm=norm)
 
 

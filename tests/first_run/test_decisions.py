@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ppocr_ext import limits
 from ppocr_ext.config import load
 from ppocr_ext.data.batches import batch_size_key
 from ppocr_ext.errors import DataError
@@ -162,3 +164,15 @@ def test_the_config_is_short_and_says_what_was_decided(name: str, facts: Facts, 
     assert config.at("Eval.dataset.transforms.RecResizeImg.image_shape")[2] == width(plan)
     assert config.at("Eval.dataset.transforms.RecResizeImg.padding", True) is not is_stretched(plan)
     assert config.at("Global.pretrained_model", None) == base.weights
+
+
+@pytest.mark.parametrize(
+    ("text", "bytes_"), [("1000000\n", 1_000_000), ("max\n", None), ("9223372036854771712", None)]
+)
+def test_a_container_may_have_less_memory_than_its_machine(
+    text: str, bytes_: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "memory.max").write_text(text)
+    monkeypatch.setattr(limits, "Path", lambda _, name: tmp_path / name)
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert limits.memory_limit() == (bytes_ or whole)

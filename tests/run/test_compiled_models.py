@@ -20,6 +20,7 @@ from ppocr_ext.inference import runners
 from ppocr_ext.inference.compiled import CompiledNetwork
 from ppocr_ext.inference.runners import has_bfloat16
 from ppocr_ext.modeling import BaseModel
+from ppocr_ext.recognition.recognizer import Recognizer
 from ppocr_ext.run import compiled_models
 from ppocr_ext.run.compiled_models import compile_frozen, engine_names, model_to_evaluate
 from ppocr_ext.run.run import Run
@@ -89,6 +90,16 @@ def test_little_work_is_not_compiled_but_fused(saved, compiled, monkeypatch):
     )
     assert isinstance(model_to_evaluate(run, run.model, 10).callers["Student"], BaseModel)
     assert isinstance(model_to_evaluate(run, run.model, 11).callers["Student"], CompiledNetwork)
+
+
+def test_a_recogniser_is_compiled_for_many_images_only(saved, captchas):
+    images = sorted(captchas.rglob("*.png"))[:6]
+    few, many = (Recognizer.from_config(saved, model="Student", images=count) for count in (6, MANY))
+    assert (few.engine, many.engine) == ("network", AUTO_ENGINE)
+    named = Recognizer.from_config(saved, model="Student", engine="network", images=MANY)
+    assert named.engine == "network"
+    texts = [[each.text for each in one.read(images)] for one in (few, many, named)]
+    assert texts[0] == texts[1] == texts[2] and any(texts[0])
 
 
 def test_centers_are_the_same_compiled(saved, compiled):

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import paddle
 
 from ppocr_ext.base.parts import MULTI_HEAD
@@ -17,14 +16,14 @@ from ppocr_ext.checkpoint.official_weights import config_of, table
 from ppocr_ext.config import Config, load
 from ppocr_ext.config.derive import with_class_counts
 from ppocr_ext.data.preprocessing import read_preprocessing
-from ppocr_ext.errors import WeightsError
+from ppocr_ext.errors import MissingPackageError, WeightsError
 from ppocr_ext.inference.comparison import distance, text_inputs
-from ppocr_ext.inference.formats import FORMATS
-from ppocr_ext.inference.graph_file import read_graph
-from ppocr_ext.inference.graph_units import units_of
+from ppocr_ext.inference.formats import ExportedEngine
+from ppocr_ext.inference.graph_units import read_units
 from ppocr_ext.inference.released import ReleasedModel
 from ppocr_ext.io.atomic import atomic_writer, write_text
-from ppocr_ext.io.resources import cache_folder, config_root
+from ppocr_ext.io.resources import CACHE_VARIABLE, cache_folder, config_root
+from ppocr_ext.limits import json_object, read_at_most
 from ppocr_ext.messages import LOG
 from ppocr_ext.modeling import build_model
 from ppocr_ext.modeling.backbones.conv_parts import FrameBackbone
@@ -32,6 +31,7 @@ from ppocr_ext.modeling.restore import Match, Unit, fill, match_units
 from ppocr_ext.registry import BACKBONES
 
 _SAME = 1e-3  # the largest difference of probabilities; released models differed by 4e-5 (docs/results.md)
+_MAX_FACTS = 1000  # bytes of the description of a converted file
 _FORMAT = 1  # of converted files; a change converts them again
 
 
@@ -72,27 +72,45 @@ def ctc_alone(architecture: Config) -> dict[str, Any]:
     return {**plain, "fused": True}
 
 
-def converted(model: ReleasedModel, trusted: bool = False) -> Converted:
+def converted(model: ReleasedModel) -> Converted:
     """Return the weights of a released model in the form that trains, from the cache folder if they are there.
 
-    Args:
-        model: the files.
-        trusted: run a model that is not known, to compare its outputs with those of the network.
-
     Raises:
-        WeightsError: the files are damaged, or the model is of a network that this package does not have.
+        WeightsError: the files are damaged, the cache folder cannot be written to, or the
+            model is of a network that this package does not have.
     """
     file = cache_folder("weights") / "converted" / f"{model.digest}.{_FORMAT}.pdparams"
     facts = file.with_suffix(".json")
-    if not file.is_file() or not facts.is_file():
-        result = convert(model, file, trusted=trusted)
+    try:
+        if file.is_file():
+            return Converted(file, **json_object(read_at_most(facts, _MAX_FACTS)))
+    except (OSError, ValueError, TypeError):  # damaged: converted again
+        facts.unlink(missing_ok=True)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        result = convert(model, file)
         write_text(facts, json.dumps({"config": result.config, "classes": result.classes}))
-    return Converted(file, **json.loads(facts.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise WeightsError(
+            f"{file.parent}: the cache folder cannot be written to ({error.strerror}). Fix: set {CACHE_VARIABLE} to a "
+            f"folder that you may write to.",
+            code="cache_folder",
+        ) from error
+    return result
 
 
 def convert(model: ReleasedModel, file: Path, *, trusted: bool = False) -> Converted:
-    """Write the weights of a released model in the form that trains; the arguments are those of :func:`converted`."""
-    units = units_of(read_graph(model.graph, model.weights))
+    """Write the weights of a released model in the form that trains.
+
+    Args:
+        model: its files.
+        file: the ``.pdparams`` to write.
+        trusted: run a model that is not known, to compare its outputs with those of the network.
+
+    Raises:
+        WeightsError: as :func:`converted`.
+    """
+    units = read_units(model.graph, model.weights)
     linear = next((unit for unit in reversed(units) if unit.kind == "linear"), None)
     if linear is None:
         raise WeightsError(
@@ -108,7 +126,7 @@ def convert(model: ReleasedModel, file: Path, *, trusted: bool = False) -> Conve
     else:
         LOG.warning(
             "%s: its outputs were not compared with those of the network, since this runs a program of somebody else. "
-            "`ppocr-ext weights convert %s --trust-model` does it.",
+            "`ppocr-ext weights convert %s --out NAME.pdparams --trust-model` does it.",
             model.source,
             model.graph,
         )
@@ -117,7 +135,6 @@ def convert(model: ReleasedModel, file: Path, *, trusted: bool = False) -> Conve
         key: tensor if key in filled else paddle.zeros_like(tensor)
         for key, tensor in network.state_dict().items()
     }
-    file.parent.mkdir(parents=True, exist_ok=True)
     with atomic_writer(file) as stream:
         stream.write(tensors_to_bytes(state))
     LOG.info("%s: %d entries of %s, %s classes", model.source, len(filled), name, f"{classes:,}")
@@ -170,10 +187,13 @@ def _compare(model: ReleasedModel, network: paddle.nn.Layer, image_shape: tuple[
     Raises:
         WeightsError: they do not.
     """
-    runner = next(iter(FORMATS[model.form].openers.values()))(model.files, threads=None)
+    try:
+        engine = ExportedEngine(model.form, model.graph, files=model.files)
+    except MissingPackageError as error:
+        LOG.warning("%s: its outputs were not compared with those of the network. %s", model.source, error)
+        return
     images = text_inputs((2, *image_shape))
-    (name,) = runner.shapes
-    expected = np.asarray(runner({name: images})[0])
+    expected = engine.probabilities(images)
     found = network(paddle.to_tensor(images)).numpy()
     difference = distance(expected, found)
     LOG.info("%s: the largest difference of probabilities is %.1e", model.source, difference)

@@ -55,7 +55,7 @@ class CarriedRows:
         """Return the counts and the new characters, for the log."""
         listed = f" ({self.new_characters()})" if self.new else ""
         return (
-            f"{self.kept:,} characters carried over from {self.old.path}, {self.dropped:,} dropped, "
+            f"{self.kept:,} characters carried over from {self.old.name}, {self.dropped:,} dropped, "
             f"{len(self.new):,} new{listed}"
         )
 

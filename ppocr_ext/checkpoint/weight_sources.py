@@ -120,17 +120,18 @@ class ReleasedSource:
     @property
     def about(self) -> str:
         """What it has, for a message."""
-        return f"{self.value} ({self.place}) has CTC alone, no branch that guides a training (NRTR, SAR)"
+        get = f"; `ppocr-ext weights get {self.value}` downloads all weights" if self.value in table() else ""
+        return f"{self.value} ({self.place}) has CTC alone, no branch that guides a training (NRTR, SAR){get}"
 
-    def charset(self) -> Charset | None:
-        """Return its dictionary; None if its files state none.
+    def charset(self) -> Charset:
+        """Return its dictionary.
 
         Raises:
-            CharsetError: the dictionary has another number of classes than the model.
+            CharsetError: its files state none, or one with another number of classes.
         """
         from ppocr_ext.checkpoint.conversion import converted  # imports Paddle
 
-        return None if self.model.characters is None else self.model.charset(converted(self.model).classes)
+        return self.model.charset(converted(self.model).classes)
 
 
 def find_source(value: str) -> OfficialSource | ReleasedSource | None:
@@ -143,7 +144,7 @@ def find_source(value: str) -> OfficialSource | ReleasedSource | None:
         PPOCRExtError: a released model has this path, but its files cannot be used.
     """
     prefix = value.removesuffix(".pdparams")
-    if Path(f"{prefix}.pdparams").is_file():
+    if not value or Path(f"{prefix}.pdparams").is_file():
         return None
     model = find_released(value)
     if model is None and is_official(value):

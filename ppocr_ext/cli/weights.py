@@ -6,9 +6,10 @@ import argparse
 from pathlib import Path
 
 from ppocr_ext.checkpoint.official_weights import digest_line, fetch, official, pin_file, table
-from ppocr_ext.checkpoint.weight_sources import OfficialSource, ReleasedSource, find_source
+from ppocr_ext.checkpoint.weight_sources import OfficialSource, find_source
 from ppocr_ext.cli.options import add_trust_argument
 from ppocr_ext.errors import WeightsError
+from ppocr_ext.inference.released import find_released, releases_of
 from ppocr_ext.io.atomic import check_writable
 from ppocr_ext.io.resources import cache_folder
 from ppocr_ext.run.logs import set_up_console
@@ -78,13 +79,14 @@ def _convert(args: argparse.Namespace) -> None:
     from ppocr_ext.checkpoint.conversion import convert
 
     set_up_console(to_stderr=True)
-    source = find_source(args.name)
-    if not isinstance(source, ReleasedSource):
+    model = find_released(args.name) or next(releases_of(args.name), None)
+    if model is None:
         raise WeightsError(
             f"{args.name}: no inference model is found there. Fix: give its folder (inference.json or "
             f"inference.pdmodel, and inference.pdiparams), an ONNX file, or a name of `ppocr-ext weights list`.",
             code="missing_file",
         )
-    check_writable(args.out)
-    made = convert(source.model, args.out, trusted=args.trust_model)
+    out = args.out.with_name(f"{args.out.name.removesuffix('.pdparams')}.pdparams")
+    check_writable(out)
+    made = convert(model, out, trusted=args.trust_model)
     print(f"{made.file}: the network of configs/{made.config} with fused: true and {made.classes:,} classes")

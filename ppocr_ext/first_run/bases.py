@@ -24,6 +24,7 @@ _DISTILL = "configs/lines/distill.yml"
 _NEWEST = ("v6", "v5", "v4", "v3", "v2")  # generations of PP-OCR
 _SMALL = ("_mobile_rec", "_small_rec", "_tiny_rec")
 _MODES = ("Train", "Eval")
+_DICTIONARY = "Global.character_dict_path"
 _PUBLISHED = "_pretrained"  # ends the names of published files
 
 
@@ -203,7 +204,7 @@ def _official_base(entry: OfficialWeights, weights: str) -> Base:
             code="unknown_dictionary",
         )
     config = load(config_root() / config_name).with_values(
-        {"Global.character_dict_path": entry.dictionary, "Global.pretrained_model": weights}
+        {_DICTIONARY: entry.dictionary, "Global.pretrained_model": weights}
     )
     charset = resolve_charset(config, _find_file)
     missing = () if weights != entry.name or entry.is_here else (entry.name,)
@@ -223,12 +224,18 @@ def _released_base(source: ReleasedSource) -> Base:
     sections = {"Architecture": ctc_alone(config.at("Architecture"))}
     if config.at("Loss.loss_config_list", None) is not None:
         sections["Loss"] = {**config.at("Loss").thaw(), "loss_config_list": [{"CTCLoss": {}}]}
-    charset_path = config["Global"]["character_dict_path"]
-    for listed in dict.fromkeys([charset_path, *shipped_dictionaries().values()]):
+    for listed in (config.at(_DICTIONARY), *shipped_dictionaries().values()):
         file = _find_file(listed)
-        if file is not None and tuple(read_text(file).splitlines()) == source.model.characters:
+        if file is not None and Charset.from_file(file, lenient=True).characters == source.model.characters:
             charset = replace(charset, path=Path(listed))
+            break
     of_train, of_eval = ([step.thaw() for step in config.at(f"{mode}.dataset.transforms")] for mode in _MODES)
+    for step in (*of_train, *of_eval):
+        for name, options in step.items():
+            if name == "DecodeImage":
+                options["img_mode"] = source.model.color
+            elif kind_of(name) == "resize":
+                options["image_shape"] = list(source.model.image_shape)
     resize = [step for step in of_eval if kind_of(next(iter(step))) == "resize"]
     *others, keep_keys = [step for step in of_train if step not in resize]
     values = {
@@ -236,7 +243,7 @@ def _released_base(source: ReleasedSource) -> Base:
         "Train.sampler": None,
         "Train.dataset.name": "SimpleDataSet",
         "Train.dataset.transforms": [*others, *resize, keep_keys],
-        "Global.character_dict_path": None if charset.path is None else str(charset.path),
+        _DICTIONARY: None if charset.path is None else str(charset.path),
         "Global.pretrained_model": source.value,
     }
     title = f"{source.model.name or source.value}, {source.place}"
@@ -255,7 +262,7 @@ def _find_file(path: str | Path) -> Path | None:
 
 def _from_run(config: Config) -> dict[str, Any]:
     """Return what a config takes from that of its weights: how images are prepared, and the dictionary."""
-    keys = ("Global.character_dict_path", "Global.use_space_char")
+    keys = (_DICTIONARY, "Global.use_space_char")
     return {"Eval": config.at("Eval"), **{key: config.at(key, None) for key in keys}}
 
 

@@ -7,6 +7,7 @@ Graph: ``inference.json`` is JSON, ``inference.pdmodel`` and ONNX are protobuf m
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +22,8 @@ from ppocr_ext.messages import INSTALL_ONNX
 _MOST = 2 << 30  # bytes of a file
 # types of Paddle's VarType: float16, float32, float64, and integers
 _TYPES = {
+    1: np.int16,
+    22: np.uint16,
     4: np.float16,
     5: np.float32,
     6: np.float64,
@@ -111,21 +114,15 @@ def read_graph(graph: Path, weights: Path | None) -> GraphFile:
 
     Raises:
         MissingPackageError: the package that reads the file is not installed.
-        WeightsError: a file is damaged, the two files do not belong together, or the weights are quantized.
+        WeightsError: the weights are quantized.
+        Exception: an exception of several classes, for a damaged file.
     """
-    try:
-        if weights is None:
-            arrays, operators, outputs = _read_onnx(graph)
-        else:
-            read = _read_pir if graph.suffix == ".json" else _read_program
-            shapes, operators, outputs = read(read_at_most(graph, _MOST))
-            arrays = _read_weights(read_at_most(weights, _MOST), shapes)
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
-        raise WeightsError(
-            f"{graph}: its graph or weights cannot be read ({type(error).__name__}: {error}). Fix: get the files "
-            f"again; graph and weights must be of one model.",
-            code="damaged_file",
-        ) from error
+    if weights is None:
+        arrays, operators, outputs = _read_onnx(graph)
+    else:
+        read = _read_pir if graph.suffix == ".json" else _read_program
+        shapes, operators, outputs = read(read_at_most(graph, _MOST))
+        arrays = _read_weights(read_at_most(weights, _MOST), shapes)
     kinds = {each.kind for each in operators}.intersection(_QUANTIZED)
     if kinds or any(array.dtype in (np.int8, np.uint8) and array.ndim > 1 for array in arrays.values()):
         raise WeightsError(
@@ -169,14 +166,18 @@ def _read_onnx(file: Path) -> tuple[dict[str, np.ndarray], list[Operator], list[
             f"{file} cannot be read without the package onnx. Fix: {INSTALL_ONNX}", code="missing_package"
         ) from error
     try:
-        graph = onnx.load_model(file).graph
+        model = onnx.load_model(file)
     except Exception as error:  # protobuf and onnx raise any class
-        raise ValueError(str(error).splitlines()[0] if str(error) else type(error).__name__) from error
+        raise ValueError(error) from error
+    graph = model.graph
+    versions = {each.domain: each.version for each in model.opset_import}
     arrays = {each.name: onnx.numpy_helper.to_array(each) for each in graph.initializer}
     operators = []
     for node in graph.node:
         if node.op_type in _CONSTANT and all(name in arrays for name in node.input):
-            values = ReferenceEvaluator(node).run(None, {name: arrays[name] for name in node.input})
+            values = ReferenceEvaluator(node, opsets=versions).run(
+                None, {name: arrays[name] for name in node.input}
+            )
             arrays.update(zip(node.output, values, strict=True))
             continue
         kind = _KINDS.get(node.op_type, node.op_type)
@@ -238,43 +239,44 @@ def _read_program(content: bytes) -> tuple[dict[str, list[int]], list[Operator],
 
 
 def _read_weights(content: bytes, shapes: Mapping[str, Sequence[int]]) -> dict[str, np.ndarray]:
-    """Return the arrays of a ``.pdiparams`` file.
-
-    Args:
-        content: of the file.
-        shapes: of the weights in the graph, by name.
+    """Return the arrays of a ``.pdiparams`` file by name; ``shapes`` are those of the graph.
 
     Raises:
         ValueError: the file is truncated, or has other arrays than the graph.
     """
-    arrays = {}
+    arrays = dict(zip(sorted(shapes), read_tensors(content), strict=True))
+    for name, array in arrays.items():
+        if list(array.shape) != list(shapes[name]):
+            raise ValueError(
+                f"{name} is {list(array.shape)} in the weights, but {list(shapes[name])} in the graph"
+            )
+    return arrays
+
+
+def read_tensors(content: bytes) -> Iterator[np.ndarray]:
+    """Yield the arrays of a ``.pdiparams`` file: without a copy, in the order of the file.
+
+    Raises:
+        ValueError: it is empty, truncated or something else.
+    """
     at = 0
 
     def take(dtype: Any, count: int = 1) -> np.ndarray:
         nonlocal at
+        if at + count * np.dtype(dtype).itemsize > len(content):
+            raise ValueError(f"it is truncated (found {len(content):,} bytes)")
         array = np.frombuffer(content, dtype, count, at)
         at += array.nbytes
         return array
 
-    for name in sorted(shapes):
-        take(np.uint32)  # version
-        for _ in range(int(take(np.uint64)[0])):  # levels of a sequence
-            take(np.uint8, int(take(np.uint64)[0]))
-        take(np.uint32)  # version of the tensor
-        kind, dims = _tensor_type(take(np.uint8, int(take(np.int32)[0])))
-        if dims != list(shapes[name]):
-            raise ValueError(
-                f"{name} has the shape {dims} in the weights, but {list(shapes[name])} in the graph"
-            )
-        arrays[name] = take(_TYPES[kind], int(np.prod(dims))).reshape(dims)
-    if at != len(content):
-        raise ValueError(f"the weights have {len(content) - at:,} bytes more than the graph names")
-    return arrays
-
-
-def _tensor_type(message: np.ndarray) -> tuple[int, list[int]]:
-    """Return type and shape of a tensor from the protobuf message before its numbers."""
-    numbers = [
-        (number, value) for number, value in fields(memoryview(message.tobytes())) if isinstance(value, int)
-    ]
-    return dict(numbers)[_TYPE], [value for number, value in numbers if number == _SIZE]
+    while at < len(content) or not at:
+        start = at
+        (version,), (levels,), (inner,), (size,) = map(take, (np.uint32, np.uint64, np.uint32, np.uint32))
+        if version or levels or inner:
+            raise ValueError(f"byte {start} starts no tensor")
+        numbers = [(key, value) for key, value in fields(memoryview(take(np.uint8, int(size)).tobytes()))]
+        dims = [value for key, value in numbers if key == _SIZE and isinstance(value, int)]
+        kind = dict(numbers).get(_TYPE)
+        if kind not in _TYPES:
+            raise ValueError(f"byte {start} starts a tensor of an unknown type ({kind})")
+        yield take(_TYPES[kind], math.prod(dims)).reshape(dims)

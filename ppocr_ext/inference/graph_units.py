@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
-from ppocr_ext.inference.graph_file import GraphFile, Operator
+from ppocr_ext.errors import WeightsError
+from ppocr_ext.inference.graph_file import GraphFile, Operator, read_graph
 from ppocr_ext.modeling.restore import Norm, Unit
 
 # operators that return the numbers of their first input, in another type or shape, or a part of them in another order
@@ -26,17 +28,29 @@ _SHAPE = {
 _PARTS = {"Slice", "Split", "Transpose"}
 
 
-def units_of(graph: GraphFile) -> list[Unit]:
-    """Return the layers with weights in the order of the data.
+def read_units(graph: Path, weights: Path | None) -> list[Unit]:
+    """Return the layers with weights of an inference model in the order of the data.
 
     A bias, a BatchNorm and an affine that directly follow a convolution become part of its unit.
 
+    Args:
+        graph: an ONNX file, ``inference.json`` or ``inference.pdmodel``.
+        weights: the ``.pdiparams`` file; None for ONNX.
+
     Raises:
-        ValueError: an operator has other inputs than expected.
+        MissingPackageError: the package that reads the file is not installed.
+        WeightsError: a file is damaged, the two files do not belong together, or the weights are quantized.
     """
-    search = _Search(graph)
-    for operator in graph.operators:
-        search.read(operator)
+    try:
+        search = _Search(read_graph(graph, weights))
+        for operator in search.graph.operators:
+            search.read(operator)
+    except (ValueError, LookupError, TypeError, AttributeError, RuntimeError, OSError) as error:
+        raise WeightsError(
+            f"{graph}: its graph or weights cannot be read ({type(error).__name__}: {error}). Fix: get the files "
+            f"again; graph and weights must be of one model.",
+            code="damaged_file",
+        ) from error
     return [
         unit for unit in search.units if unit.bias is not None or unit.kind not in ("affine", "layer_norm")
     ]
@@ -117,7 +131,7 @@ class _Search:
     def _read_norm(self, inputs: Sequence[str], output: str) -> None:
         norm = Norm(*map(self.array, inputs[1:5]))
         before = self.makers.get(inputs[0])
-        if before is None or before.kind != "conv" or before.norm is not None:
+        if before is None or before.kind != "conv" or before.norm or before.affine:
             self._new(Unit("norm", inputs[1], norm.factor, norm=norm), output)
         else:
             before.norm = norm
@@ -132,7 +146,7 @@ class _Search:
         arrays = [array for name in names if (array := self.weight(name)) is not None]
         if len(arrays) == 3 and arrays[0].ndim == 3:
             cells = [array for cell in zip(*arrays, strict=True) for array in _cell_of_onnx(*cell)]
-            if self.units[-1].kind == "rnn":
+            if self.units and self.units[-1].kind == "rnn":
                 self.units[-1].arrays += cells
                 return
         else:  # all matrices, then all biases

@@ -8,11 +8,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import prod
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -20,12 +18,14 @@ from typing import Any, Literal
 import yaml
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.errors import CharsetError, DataError, WeightsError
+from ppocr_ext.errors import CharsetError, DataError, PPOCRExtError, WeightsError
 from ppocr_ext.inference.formats import CHARACTERS, INFERENCE_YML, MODEL_FILE, POLICY
+from ppocr_ext.inference.graph_file import read_tensors
 from ppocr_ext.inference.runners import GRAPH
-from ppocr_ext.io.protobuf import fields, inner
+from ppocr_ext.io.protobuf import inner
 from ppocr_ext.io.resources import file_digest, find_dictionary, package_folder
 from ppocr_ext.limits import MAX_CONFIG_BYTES, read_at_most
+from ppocr_ext.messages import LOG
 
 CLIENT_CACHE = "PADDLE_PDX_CACHE_HOME"  # the variable of the paddleocr 3 client
 _MAX_MODEL_BYTES = 2 << 30  # protobuf has no longer messages
@@ -34,7 +34,6 @@ _TRANSFORMS = ("DecodeImage", "RecResizeImg", "MultiLabelEncode", "KeepKeys")
 # Field numbers of ONNX that lead to external data: graph, initializer; graph, node, attribute, tensor.
 _EXTERNAL_DATA = ((7, 5, 13), (7, 1, 5, 5, 13))
 # The bytes of one number of each type of Paddle's TensorDesc.
-_ITEM_BYTES = {0: 1, 1: 2, 2: 4, 3: 8, 4: 2, 5: 4, 6: 8, 20: 1, 21: 1, 22: 2}
 _COPY = "Fix: copy or download the files again, all of one model."
 
 
@@ -130,7 +129,7 @@ class ReleasedModel:
         if self.characters is None:
             raise CharsetError(
                 f"{self.graph}: its dictionary is not known ({self.dictionary_from}). Fix: give the one that it was "
-                f"trained with: --dict FILE (`Recognizer`: dictionary=FILE).",
+                f"trained with: --dict FILE (`Recognizer`: dictionary=FILE; of weights: --old-dict FILE).",
                 code="missing_dictionary",
             )
         lines = len(self.characters)
@@ -168,8 +167,9 @@ def find_released(value: str | Path, dictionary: str | PathLike[str] | None = No
     try:
         metadata = _onnx_metadata(graph) if weights is None else {}
         if weights is not None:
-            _check_tensors(weights)
-    except (OSError, ValueError, KeyError, struct.error) as error:
+            for _ in read_tensors(read_at_most(weights, _MAX_MODEL_BYTES)):
+                pass  # Paddle runs a truncated file without a word
+    except (OSError, ValueError) as error:
         raise WeightsError(
             f"{weights or graph} is damaged or of another kind ({error}). {_COPY}", code="damaged_file"
         ) from error
@@ -208,16 +208,17 @@ def releases_of(name: str, dictionary: str | PathLike[str] | None = None) -> Ite
     Args:
         name: such as ``PP-OCRv6_small_rec``.
         dictionary: as in :func:`find_released`.
-
-    Raises:
-        PPOCRExtError: as in :func:`find_released`.
     """
     cache = Path(os.environ.get(CLIENT_CACHE) or "~/.paddlex").expanduser() / "official_models"
     installed = [row.folder / row.path for row in released_packages() if row.name == name and row.folder]
     # For its other engine the client keeps the ONNX form in a folder of its own.
     cached = [cache / name, cache / f"{name}_onnx"] if Path(name).name == name else []
     for place in filter(Path.exists, [*cached, *installed]):
-        model = find_released(place, dictionary)
+        try:
+            model = find_released(place, dictionary)
+        except PPOCRExtError as error:  # such as a download that broke off
+            LOG.warning("not used: %s", error)
+            continue
         if model is not None:
             yield replace(model, name=model.name or name)
 
@@ -279,26 +280,6 @@ def _onnx_metadata(file: Path) -> dict[str, str]:
     }
 
 
-def _check_tensors(file: Path) -> None:
-    """Check that a ``.pdiparams`` has whole tensors to its end: Paddle runs a truncated one without a word.
-
-    Raises:
-        OSError, ValueError, KeyError, struct.error: it has something else.
-    """
-    content = memoryview(read_at_most(file, _MAX_MODEL_BYTES))
-    at = 0
-    while at < len(content) or not at:
-        version, levels = struct.unpack_from("<IQ", content, at)
-        at += 12
-        if version or levels:
-            raise ValueError(f"byte {at} starts no tensor")
-        version, size = struct.unpack_from("<II", content, at)
-        described = [(key, int(value)) for key, value in fields(content[at + 8 : at + 8 + size])]
-        at += 8 + size + prod(value for key, value in described if key == 2) * _ITEM_BYTES[dict(described)[1]]
-    if at != len(content):
-        raise ValueError(f"it is truncated (found {len(content):,} bytes, expected {at:,})")
-
-
 def _with_yml(model: ReleasedModel, file: Path) -> ReleasedModel:
     """Return the model with what an ``inference.yml`` says, as the paddleocr 3 client reads it.
 
@@ -312,7 +293,7 @@ def _with_yml(model: ReleasedModel, file: Path) -> ReleasedModel:
             name: options for step in content["PreProcess"]["transform_ops"] for name, options in step.items()
         }
         decoder, characters = content["PostProcess"]["name"], content["PostProcess"].get("character_dict")
-        name = content.get("Global", {}).get("model_name")
+        name = str(content.get("Global", {}).get("model_name") or "") or None
         shape = tuple(int(size) for size in steps.get("RecResizeImg", {}).get("image_shape", ()))
         color = (steps.get("DecodeImage") or {"img_mode": "RGB"})["img_mode"]
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -98,8 +98,10 @@ def match_units(network: nn.Layer, units: Iterable[Unit], image_shape: tuple[int
             if found is None or not _fits(layer, found):
                 return Match(pairs, f"{name}: expected {_described(layer)}, found {found or 'nothing more'}")
             unit = found
-            if unit.kind == "conv":
-                unit, norm = _with_norm(unit) if isinstance(after, _NORMS) else (_folded(unit), None)
+            if unit.kind == "conv" and isinstance(after, _NORMS) and unit.affine is None:
+                unit, norm = _with_norm(unit)
+            elif unit.kind == "conv":
+                unit = _folded(unit)
         pairs.append((name, layer, unit))
     found = next(left, None)
     return Match(pairs, "" if found is None else f"the network has no layer for {found}")
@@ -181,15 +183,21 @@ def _kind_of(layer: nn.Layer) -> str | None:
     return next((kind for kind, classes in _KINDS.items() if isinstance(layer, classes)), None)
 
 
-def _kernel_of(layer: Any) -> Tensor | None:
-    return getattr(layer, "scale" if isinstance(layer, LearnableAffine) else "weight", None)
+def _kernel_of(layer: Any) -> Tensor:
+    return layer.scale if isinstance(layer, LearnableAffine) else layer.weight
 
 
 def _described(layer: nn.Layer) -> str:
-    kernel = _kernel_of(layer)
-    return f"{_kind_of(layer)}{'' if kernel is None else f' {list(kernel.shape)}'}"
+    return f"{_kind_of(layer)} {[] if isinstance(layer, nn.LSTM) else list(_kernel_of(layer).shape)}"
 
 
-def _fits(layer: nn.Layer, unit: Unit) -> bool:
-    kernel = _kernel_of(layer)
-    return _kind_of(layer) == unit.kind and (kernel is None or unit.kernel.size == kernel.size)
+def _fits(layer: Any, unit: Unit) -> bool:
+    if _kind_of(layer) != unit.kind:
+        return False
+    if unit.kind == "rnn":
+        return [array.size for array in unit.arrays] == [each.size for each in layer.parameters()]
+    # a 1-D convolution is one of images of height 1
+    theirs, ours = (
+        [size for size in shape if size != 1] for shape in (unit.kernel.shape, _kernel_of(layer).shape)
+    )
+    return theirs == ours and (layer.bias is not None or unit.bias is None or unit.kind == "conv")

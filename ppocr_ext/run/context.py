@@ -200,8 +200,9 @@ def open_context(config: Config, options: RunOptions) -> RunContext:
     host = open_host(options.host_path)
     import_plugins(config)
     warnings, unused = _check(config, host, options)
+    device = choose_device(config)  # first, since a released model is converted on it
     if options.role == "train":
-        _download_weights(config)
+        _fetch_weights(config)
     charset = resolve_charset(config, host.find_file)
     resolved = with_class_counts(complete(config, charset), charset)
     old_charset = read_old_charset(options.old_dictionary, config, host.find_file, "--old-dict")
@@ -216,7 +217,7 @@ def open_context(config: Config, options: RunOptions) -> RunContext:
         checkpoint=checkpoint,
         folder=folder_of(resolved),
         seed=resolved.settings.seed,
-        device=choose_device(resolved),
+        device=device,
         team=connect(),
         config_warnings=warnings,
     )
@@ -242,7 +243,7 @@ def _check(
     return tuple(issues), unused
 
 
-def _download_weights(config: Config) -> None:
+def _fetch_weights(config: Config) -> None:
     """Download the official weights of a training, or convert its released models, before all else that takes time.
 
     Raises:

@@ -93,11 +93,15 @@ def complete(config: Config, charset: Charset) -> Config:
         config = config.with_values({dictionary: str(charset.path)}, computed_from=dictionary)
     if isinstance(config.at("Eval.loader", default=None), Mapping):
         config = config.with_values(dict.fromkeys(("Eval.loader.shuffle", "Eval.loader.drop_last"), False))
-    parts = model_paths(config)
-    for part in parts:
-        weights = ("Global", "pretrained_model") if len(parts) == 1 else (*part, "pretrained")
-        value = config.at(weights, None)
-        if config.at((*part, "fused"), None) is None and isinstance(find_source(str(value)), ReleasedSource):
+    for part in model_paths(config):
+        own = (*part, "pretrained")
+        is_trained = not config.at((*part, "freeze_params"), False)
+        first = ("Global", "pretrained_model")  # a checkpoint of the network decides itself
+        weights = (
+            first if is_trained and not config.at(own, None) and not config.settings.checkpoints else own
+        )
+        source = find_source(str(config.at(weights, None) or ""))
+        if isinstance(source, ReleasedSource) and config.at((*part, "fused"), None) is None:
             config = config.with_values({(*part, "fused"): True}, computed_from=weights)
     return derive_values(config)
 

@@ -49,8 +49,7 @@ def require_recorded(config: Config, path: str | Path) -> None:
     """
     name = str(path)
     record = _records(config).get(name)
-    source = find_source(name) if record is not None else None
-    if record is None or source is None:
+    if record is None or (source := find_source(name)) is None:
         return
     file = source.file
     if source.digest != record["sha256"]:
@@ -215,7 +214,7 @@ def _refuse_noise(match: WeightMatch, name: str, charset: Charset) -> None:
     rows = match.carried
     if rows is not None and rows.new:
         raise WeightsError(
-            f"{match.source}: {len(rows.new):,} characters of {charset.path} are not in {rows.old.path}, the "
+            f"{match.source}: {len(rows.new):,} characters of {charset.path} are not in {rows.old.name}, the "
             f"dictionary of these weights: {rows.new_characters()}.\n"
             f"  {name} is frozen, so their rows would stay random.\n"
             f"Fix: remove these characters from the dictionary, or train the teacher with this dictionary first.",

@@ -211,13 +211,12 @@ def _read_pir(content: bytes) -> tuple[dict[str, list[int]], list[Operator], lis
 
 def _read_program(content: bytes) -> tuple[dict[str, list[int]], list[Operator], list[str]]:
     """Do the same as :func:`_read_pir` for the old form."""
-    from google.protobuf.message import DecodeError
     from paddle.base.proto import framework_pb2
 
     program = framework_pb2.ProgramDesc()
     try:
         program.ParseFromString(content)
-    except DecodeError as error:
+    except Exception as error:  # protobuf's own class
         raise ValueError(str(error)) from error
     block = program.blocks[0]
     shapes = {

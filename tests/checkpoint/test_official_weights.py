@@ -178,7 +178,9 @@ def test_the_first_file_of_a_name_is_the_right_one_until_it_is_forgotten(entry, 
     monkeypatch.setitem(table(), entry.name, entry)
     assert main(["weights", "list"]) == 0
     listed = capsys.readouterr().out
-    assert all(name in listed for name in table()) and "here:       no" in listed and "inference.yml" in listed
+    assert (
+        all(name in listed for name in table()) and "here:       no" in listed and "inference.yml" in listed
+    )
     assert main(["weights", "path", entry.name]) == 0
     assert capsys.readouterr().out.strip() == str(entry.file)
     assert main(["weights", "get", "PP-OCRv5_mobil_rec"]) == 2

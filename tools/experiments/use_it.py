@@ -33,7 +33,8 @@ from ppocr_ext.io.atomic import write_text  # noqa: E402
 BLOCK = re.compile(r"^```bash\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NEW = "new"  # 200 lines like those of the folder that `init` looks at
 MODELS = {  # name -> run, and the new lines that it reads
-    "init": ("my/run", NEW),
+    "init, a released model": ("my/run", NEW),
+    "init": ("alone/run", NEW),
     "student of init": ("student/run", NEW),
     "teacher": ("output/lines_teacher", "data/test"),
     "student, distilled": ("output/lines_distill", "data/test"),

@@ -214,7 +214,7 @@ def _official_base(entry: OfficialWeights, weights: str) -> Base:
 def _released_base(source: ReleasedSource) -> Base:
     """Return the base of an inference model: its network with a CTC head alone, which is all that it has.
 
-    All images have one size: lines of one kind need no other heights, and a step takes half the time.
+    All images have one size, that of the lines: lines of one kind need no other heights.
     """
     from ppocr_ext.checkpoint.conversion import converted, ctc_alone  # imports Paddle
 

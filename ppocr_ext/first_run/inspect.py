@@ -34,7 +34,7 @@ from ppocr_ext.survey.texts import TextReport, TextSurvey
 from ppocr_ext.synth.lines import LineSource, LineSplit, LineStyle, RandomTexts, find_fonts
 
 _READ = 100  # samples that a released model reads
-_DRAWABLE = 1_000  # characters that are drawn; of more, the first
+DRAWABLE = 1_000  # characters that are drawn; of more, the first
 
 
 @dataclass(frozen=True)
@@ -278,5 +278,5 @@ def line_source(characters: Iterable[str], lengths: Sequence[float], seed: int) 
     """
     drawable = [each for each in characters if len(each) == 1 and each.isprintable() and not each.isspace()]
     shortest, longest = (max(1, round(lengths[at])) for at in (0, 2))
-    texts = RandomTexts("".join(drawable[:_DRAWABLE]), (shortest, longest), None, skip_undrawable=True)
+    texts = RandomTexts("".join(drawable[:DRAWABLE]), (shortest, longest), None, skip_undrawable=True)
     return LineSource({"train": LineSplit(texts, find_fonts(()))}, LineStyle(), seed)

@@ -18,7 +18,7 @@ from ppocr_ext.data.sample_rules import SampleIssue
 from ppocr_ext.errors import DataError
 from ppocr_ext.first_run.config_text import NETWORK, Data, config_text, sections_text
 from ppocr_ext.first_run.decisions import Plan
-from ppocr_ext.first_run.inspect import Inspection, SampleReader, samples_of
+from ppocr_ext.first_run.inspect import DRAWABLE, Inspection, SampleReader, samples_of
 from ppocr_ext.first_run.split import OWN_SPLIT
 from ppocr_ext.io.atomic import atomic_writer, write_text
 from ppocr_ext.limits import usable_cores
@@ -233,10 +233,13 @@ def _write_general(inspection: Inspection) -> tuple[Data | None, int]:
     known = inspection.plan.characters()
     if inspection.plan.base.charset is not None:
         known &= set(inspection.plan.base.charset.characters)
+    drawn = set(known)
+    if len(drawn) > DRAWABLE:  # no network reads random texts of thousands of rare characters
+        drawn = {each for each in drawn if each.isascii() or each in inspection.texts.characters}
     file = inspection.general
     if file is None:
         file = inspection.out / "general" / "train_list.txt"
-        _draw(inspection.lines(sorted(known)), file.parent, GENERAL_LINES)
+        _draw(inspection.lines(sorted(drawn)), file.parent, GENERAL_LINES)
     lines = (line for line in read_label_file(file) if line.label and known.issuperset(line.label))
     label_file = inspection.out / "general.txt"
     count = write_label_file(label_file, ((line.images[0], line.label) for line in lines))

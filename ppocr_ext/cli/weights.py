@@ -9,7 +9,7 @@ from ppocr_ext.checkpoint.official_weights import digest_line, fetch, official, 
 from ppocr_ext.checkpoint.weight_sources import OfficialSource, find_source
 from ppocr_ext.cli.options import add_trust_argument
 from ppocr_ext.errors import WeightsError
-from ppocr_ext.inference.released import find_released, releases_of
+from ppocr_ext.inference.released import find_released, released_packages, releases_of
 from ppocr_ext.io.atomic import check_writable
 from ppocr_ext.io.resources import cache_folder
 from ppocr_ext.run.logs import set_up_console
@@ -57,6 +57,9 @@ def run(args: argparse.Namespace) -> int:
             print(f"  dictionary: {entry.its_dictionary}")
             print(f"  config:     {entry.config}")
             print(f"  address:    {entry.address}{f' ({entry.member})' if entry.member else ''}")
+        print("\npackages with inference models:")
+        for row in released_packages():
+            print(f"  pip install {row.package}=={row.version}: {row.name} ({row.licence})")
         print(f"\nfolder: {cache_folder('weights')}")
     elif args.action == "get":
         set_up_console(to_stderr=True)  # the download writes to the log

@@ -303,6 +303,8 @@ def test_a_released_model_is_a_base_from_the_first_look_to_a_reading(
     record = json.loads(Path("my/run/run.json").read_text())["official_weights"]
     assert str(tiny_release) in record[str(base)]["source"]
     tiny_release.rename(tiny_release.with_name("moved"))  # a run needs it no more
+    said(capsys, "train", "--resume", "my/run", "-o", "Global.epoch_num=2")
+    assert json.loads(Path("my/run/run.json").read_text())["official_weights"] == record
     assert said(capsys, "predict", "my/run", photos / "labels.txt").count("\n") == 35
 
 

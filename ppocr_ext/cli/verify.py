@@ -114,7 +114,7 @@ def _print(result: Verification) -> None:
     for fault in result.faults:
         print(f"differs: {fault}")
     for row in result.rows:
-        if not row.agrees():
+        if row.faults:
             print("\n  ".join([f"\n{row.name} differs:", *row.faults]))
     if result.agrees():
         print("equal")

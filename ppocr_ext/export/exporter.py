@@ -221,7 +221,7 @@ def compare_files(
         raise next(iter(failed.values()))
     _, *comparisons = compare("trained network", trained, forms, (), pictures, any_width)
     for comparison in comparisons:
-        if not comparison.agrees():
+        if comparison.faults:
             faults = "".join(f"\n  {fault}" for fault in comparison.faults)
             raise ModelError(
                 f"The written model differs from the network by more than rounding explains ({comparison}), so "

@@ -31,6 +31,7 @@ _MAX_MESSAGE = 200  # characters of a client's message that are shown
 # The first images show how much the network differs from itself, and a graph also gets them as one batch, since it may
 # be wrong in batches alone.
 _BATCH_IMAGES = 8
+_NOTHING = np.zeros(0, np.float32)  # the probabilities of a reader that fails: they differ from all others
 
 
 class Picture(NamedTuple):
@@ -97,10 +98,6 @@ class Comparison:
     labelled: int = 0
     correct: int = 0
     faults: list[str] = field(default_factory=list)
-
-    def agrees(self) -> bool:
-        """Return True if no probability differs by more than the limits, and nothing else is wrong."""
-        return not self.faults
 
     def __str__(self) -> str:
         """Return ``onnx: 12 images, largest difference of probabilities 2.1e-07, texts equal``."""
@@ -171,9 +168,9 @@ class Comparer:
         result: the comparison of the images so far.
     """
 
-    def __init__(self, network: RecognizerParts, reader: Reader, limits: Limits | None = None) -> None:
+    def __init__(self, network: RecognizerParts, reader: Reader, limits: Limits) -> None:
         self.network = replace(network, policy=reader.own_policy or network.policy)
-        self.result = Comparison(reader.name, reader.note, limits or Limits())
+        self.result = Comparison(reader.name, reader.note, limits)
         self._reader = reader
 
     def add(self, picture: Picture, expected: Output) -> None:
@@ -181,8 +178,7 @@ class Comparer:
         try:
             output = self._reader.read(picture.pixels)
         except Exception as error:  # engines and clients raise any class
-            # An output without text and probabilities differs in both.
-            self.check(picture, expected, Output("", np.zeros(0, np.float32)), _failure(error))
+            self.check(picture, expected, Output("", _NOTHING), _failure(error))
         else:
             self.check(picture, expected, output)
 
@@ -236,15 +232,15 @@ class Comparer:
             batches += batches_of(images, replace(network.policy, kind="widen"))
         for batch in batches:
             expected = network.engine.probabilities(batch)
+            failure = ""
             try:
                 found = engine.probabilities(batch)
-                difference = distance(expected, found)
-                accepted = result.limits.accept(expected, found)
-                fault = f"probabilities differ by {difference:.1e} ({result.limits})"
             except Exception as error:  # engines raise any class
-                difference, accepted, fault = math.inf, False, _failure(error)
+                found, failure = _NOTHING, _failure(error)
+            difference = distance(expected, found)
             result.largest = max(result.largest, difference)
-            if not (accepted or result.faults):
+            if not (result.limits.accept(expected, found) or result.faults):
+                fault = failure or f"probabilities differ by {difference:.1e} ({result.limits})"
                 result.faults.append(f"{len(batch)} images of width {batch.shape[3]}: {fault}")
 
 

@@ -72,7 +72,7 @@ class Client:
 
 
 def compared(client: Client) -> Comparison:
-    comparer = Comparer(RIGHT, client)
+    comparer = Comparer(RIGHT, client, Limits())
     for image in IMAGES:
         comparer.add(Picture(image), read_picture(comparer.network, image))
     return comparer.result
@@ -93,7 +93,7 @@ def test_the_images_are_coloured_and_of_mixed_width():
 
 def test_a_client_without_a_fault_is_equal():
     result = compared(Client())
-    assert result.agrees() and not result.different and result.images == len(IMAGES)
+    assert not result.faults and not result.different and result.images == len(IMAGES)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_a_client_without_a_fault_is_equal():
 )
 def test_a_wrong_step_is_found_at_the_first_image_that_shows_it(client, fact):
     result = compared(client)
-    assert not result.agrees() and result.images == len(IMAGES)
+    assert result.faults and result.images == len(IMAGES)
     (fault,) = result.faults
     assert fault.startswith("image ") and fact in fault
 
@@ -128,10 +128,10 @@ def test_a_client_that_fails_is_named_and_the_image_is_read_wrongly():
     def fail(image: np.ndarray) -> np.ndarray:
         raise ValueError("no such colour")
 
-    comparer = Comparer(RIGHT, Client(decoded=fail))
+    comparer = Comparer(RIGHT, Client(decoded=fail), Limits())
     comparer.add(Picture(IMAGES[0], label="x"), read_picture(comparer.network, IMAGES[0]))
     result = comparer.result
-    assert not result.agrees() and result.different == result.images == result.labelled == 1
+    assert result.faults and result.different == result.images == result.labelled == 1
     assert not result.correct
     (fault,) = result.faults
     assert "no such colour" in fault
@@ -166,10 +166,10 @@ def test_rounding_is_told_from_a_fault_where_the_network_is_sensitive(form, agre
     network = replace(RIGHT, engine=Sensitive())
     forms = {"form": replace(RIGHT, engine=form)}
     _, found = compare("network", network, forms, (), map(Picture, IMAGES), any_width=True)
-    assert found.agrees() == agrees and found.largest > TOLERANCE
+    assert (not found.faults) == agrees and found.largest > TOLERANCE
     assert found.limits.noise > TOLERANCE and 0 < found.margin < 1
     _, strict = compare("network", network, forms, (), map(Picture, IMAGES), True, tolerance=TOLERANCE)
-    assert not strict.agrees()
+    assert strict.faults
 
 
 def test_a_network_that_differs_in_a_batch_is_as_noisy_as_that():

@@ -34,17 +34,24 @@ _TYPES = {
     21: np.int8,
 }
 _TYPE, _SIZE = 1, 2  # fields of the message before a tensor
-# our name of an operator that has weights, by its names in Paddle's old and new form and in ONNX
-_KINDS = {
-    **dict.fromkeys(("conv2d", "depthwise_conv2d", "Conv"), "conv"),
-    **dict.fromkeys(("batch_norm", "batch_norm_", "BatchNormalization"), "norm"),
-    **dict.fromkeys(("layer_norm", "LayerNormalization"), "layer_norm"),
-    **dict.fromkeys(("matmul", "matmul_v2", "MatMul"), "matmul"),
-    **dict.fromkeys(("add", "elementwise_add", "Add"), "add"),
-    **dict.fromkeys(("multiply", "elementwise_mul", "Mul"), "multiply"),
-    "rnn": "rnn",
-    "LSTM": "rnn",
+# Our name of an operator, and its names in Paddle's old and new form and in ONNX. The last three return the numbers of
+# their first input: in another type, in another shape, or a part of them or another order.
+_NAMES = {
+    "conv": ("conv2d", "depthwise_conv2d", "Conv"),
+    "norm": ("batch_norm", "batch_norm_", "BatchNormalization"),
+    "layer_norm": ("layer_norm", "LayerNormalization"),
+    "matmul": ("matmul", "matmul_v2", "MatMul"),
+    "add": ("add", "elementwise_add", "Add"),
+    "multiply": ("multiply", "elementwise_mul", "Mul"),
+    "rnn": ("rnn", "LSTM"),
+    "to_type": ("cast", "assign", "Cast", "Identity"),
+    "to_shape": (
+        *("reshape", "reshape2", "unsqueeze", "unsqueeze2", "squeeze"),
+        *("Reshape", "Unsqueeze", "Squeeze", "Flatten"),
+    ),
+    "to_part": ("Slice", "Split", "Transpose"),
 }
+_KINDS = {name: kind for kind, names in _NAMES.items() for name in names}
 _QUANTIZED = (
     "QuantizeLinear",
     "DequantizeLinear",
@@ -75,14 +82,13 @@ _INPUTS = {
 }
 _OF_PIR_NORM = (0, 3, 4, 1, 2)  # image, factor, shift, mean, variance of batch_norm_
 _NO_VALUES = ("fetch", "feed")
-_TENSOR = ("lod_tensor", "dense_tensor")  # the name of a field before Paddle 3, and since then
 
 
 class Operator(NamedTuple):
     """An operator of a graph.
 
     Attributes:
-        kind: one of the values of ``_KINDS``, or the file's own name of it.
+        kind: a key of ``_NAMES``, or the file's own name of it.
         inputs: names of weights and of values, in the order of ONNX.
         outputs: names of values.
     """
@@ -219,8 +225,9 @@ def _read_program(content: bytes) -> tuple[dict[str, list[int]], list[Operator],
     except Exception as error:  # protobuf's own class
         raise ValueError(str(error)) from error
     block = program.blocks[0]
+    field = "dense_tensor" if hasattr(block.vars[0].type, "dense_tensor") else "lod_tensor"  # before Paddle 3
     shapes = {
-        each.name: list(getattr(each.type, _TENSOR[hasattr(each.type, _TENSOR[1])]).tensor.dims)
+        each.name: list(getattr(each.type, field).tensor.dims)
         for each in block.vars
         if each.persistable and each.name not in _NO_VALUES
     }

@@ -12,21 +12,6 @@ from ppocr_ext.errors import WeightsError
 from ppocr_ext.inference.graph_file import GraphFile, Operator, read_graph
 from ppocr_ext.modeling.restore import Norm, Unit
 
-# operators that return the numbers of their first input, in another type or shape, or a part of them in another order
-_TYPE = {"Identity", "Cast", "cast", "assign"}
-_SHAPE = {
-    "Reshape",
-    "Unsqueeze",
-    "Squeeze",
-    "Flatten",
-    "reshape",
-    "reshape2",
-    "unsqueeze",
-    "unsqueeze2",
-    "squeeze",
-}
-_PARTS = {"Slice", "Split", "Transpose"}
-
 
 def read_units(graph: Path, weights: Path | None) -> list[Unit]:
     """Return the layers with weights of an inference model in the order of the data.
@@ -96,7 +81,7 @@ class _Search:
     def read(self, operator: Operator) -> None:
         """Read the next operator."""
         kind, inputs, outputs = operator
-        if kind in _TYPE | _SHAPE | _PARTS and inputs:
+        if kind in ("to_type", "to_shape", "to_part") and inputs:
             self._read_move(kind, inputs[0], outputs)
         elif kind == "combine":
             self.aliases[outputs[0]] = list(inputs)
@@ -112,12 +97,12 @@ class _Search:
                     break
 
     def _read_move(self, kind: str, value: str, outputs: Sequence[str]) -> None:
-        if self.weight(value) is not None and kind not in _PARTS:
+        if self.weight(value) is not None and kind != "to_part":
             self.aliases[outputs[0]] = self.aliases.get(value, [value])
             return
-        if kind not in _TYPE or value in self.moved:
+        if kind != "to_type" or value in self.moved:
             self.moved.update(outputs)
-        if kind not in _PARTS and value in self.makers:
+        if kind != "to_part" and value in self.makers:
             self.makers[outputs[0]] = self.makers[value]
 
     def _new(self, unit: Unit, output: str) -> None:

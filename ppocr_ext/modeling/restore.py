@@ -5,7 +5,7 @@ An export folds parallel convolutions and BatchNorms into single convolutions, s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -15,18 +15,14 @@ from paddle import Tensor, nn
 
 from ppocr_ext.modeling.backbones.pplcnet import LearnableAffine
 
-_CONVOLUTIONS = (nn.Conv1D, nn.Conv2D)
-_NORMS = (nn.BatchNorm1D, nn.BatchNorm2D)
 _KINDS = {
-    "conv": _CONVOLUTIONS,
-    "norm": _NORMS,
+    "conv": (nn.Conv1D, nn.Conv2D),
+    "norm": (nn.BatchNorm1D, nn.BatchNorm2D),
     "layer_norm": (nn.LayerNorm,),
     "linear": (nn.Linear,),
     "affine": (LearnableAffine,),
     "rnn": (nn.LSTM,),
 }
-
-
 _EPSILON = 1e-5  # of all BatchNorms of PaddleOCR's networks
 
 
@@ -96,9 +92,11 @@ def match_units(network: nn.Layer, units: Iterable[Unit], image_shape: tuple[int
         else:
             found = next(left, None)
             if found is None or not _fits(layer, found):
-                return Match(pairs, f"{name}: expected {_described(layer)}, found {found or 'nothing more'}")
+                shape = [] if isinstance(layer, nn.LSTM) else list(_kernel_of(layer).shape)
+                problem = f"{name}: expected {_kind_of(layer)} {shape}, found {found or 'nothing more'}"
+                return Match(pairs, problem)
             unit = found
-            if unit.kind == "conv" and isinstance(after, _NORMS) and unit.affine is None:
+            if unit.kind == "conv" and _kind_of(after) == "norm" and unit.affine is None:
                 unit, norm = _with_norm(unit)
             elif unit.kind == "conv":
                 unit = _folded(unit)
@@ -146,7 +144,7 @@ def fill(pairs: Iterable[tuple[str, nn.Layer, Unit]]) -> list[str]:
 
 def _values(layer: Any, unit: Unit) -> Iterable[tuple[Tensor, Any]]:
     """Return the tensors of a layer with their values."""
-    if unit.norm is not None and unit.kind == "norm":
+    if unit.norm is not None:
         return zip((layer.weight, layer.bias, layer._mean, layer._variance), unit.norm, strict=True)
     if unit.kind == "rnn":
         return zip(layer.parameters(), unit.arrays, strict=True)
@@ -161,7 +159,8 @@ def _executed(network: nn.Layer, image_shape: tuple[int, int, int]) -> list[tupl
     order: list[tuple[str, nn.Layer]] = []
     hooks = [
         layer.register_forward_pre_hook(lambda layer, _, name=name: order.append((name, layer)))
-        for name, layer in _leaves(network, "")
+        for name, layer in network.named_sublayers()
+        if _kind_of(layer) is not None
     ]
     network.eval()
     network(paddle.zeros([1, *image_shape]))
@@ -170,25 +169,12 @@ def _executed(network: nn.Layer, image_shape: tuple[int, int, int]) -> list[tupl
     return order
 
 
-def _leaves(layer: nn.Layer, prefix: str) -> Iterator[tuple[str, nn.Layer]]:
-    """Yield the layers that have weights of their own, by name."""
-    for name, child in layer.named_children():
-        if _kind_of(child) is not None:
-            yield f"{prefix}{name}", child
-        else:
-            yield from _leaves(child, f"{prefix}{name}.")
-
-
-def _kind_of(layer: nn.Layer) -> str | None:
+def _kind_of(layer: nn.Layer | None) -> str | None:
     return next((kind for kind, classes in _KINDS.items() if isinstance(layer, classes)), None)
 
 
 def _kernel_of(layer: Any) -> Tensor:
     return layer.scale if isinstance(layer, LearnableAffine) else layer.weight
-
-
-def _described(layer: nn.Layer) -> str:
-    return f"{_kind_of(layer)} {[] if isinstance(layer, nn.LSTM) else list(_kernel_of(layer).shape)}"
 
 
 def _fits(layer: Any, unit: Unit) -> bool:

@@ -272,14 +272,12 @@ class SummedDepthwise(nn.Layer):
         return conv_like(conv, kernel * factor.reshape([-1, 1, 1, 1]), bias * factor + shift)
 
 
-@paddle.no_grad()
 def reparameterized(network: Network) -> Network:
     """Return a copy in eval mode, in which every layer with a method `fused` is replaced by its result.
 
     Outputs equal those of `network` in eval mode to about 1e-5. The copy has other names, so it is for inference only.
     """
     fused = copy.deepcopy(network)
-    fused.eval()
     fuse_in_place(fused)
     fused.eval()
     return fused
@@ -316,7 +314,6 @@ class FoldableBackbone(nn.Layer):
         """Return a copy for inference in which all branches are folded; see :func:`reparameterized`."""
         return reparameterized(self)
 
-    @paddle.no_grad()
     def rep(self) -> None:
         """Fold the branches of this network in place; PaddleOCR's export calls this method."""
         if not self.is_repped:

@@ -188,7 +188,7 @@ class Checkpoint:
         """
         source = find_source(str(self.prefix))
         if source is not None:
-            return source.file
+            return source.fetch()
         if not self.file(".pdparams").is_file():
             raise WeightsError(why_missing(self.prefix), code="missing_file")
         return self.file(".pdparams")

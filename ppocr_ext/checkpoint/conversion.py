@@ -12,7 +12,7 @@ import paddle
 from ppocr_ext.base.parts import MULTI_HEAD
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.files import tensors_to_bytes
-from ppocr_ext.checkpoint.official_weights import config_of, table
+from ppocr_ext.checkpoint.official_weights import config_of, not_writable, table
 from ppocr_ext.config import Config, load
 from ppocr_ext.config.derive import with_class_counts
 from ppocr_ext.data.preprocessing import read_preprocessing
@@ -22,7 +22,7 @@ from ppocr_ext.inference.formats import ExportedEngine
 from ppocr_ext.inference.graph_units import read_units
 from ppocr_ext.inference.released import ReleasedModel
 from ppocr_ext.io.atomic import atomic_writer, write_text
-from ppocr_ext.io.resources import CACHE_VARIABLE, cache_folder, config_root
+from ppocr_ext.io.resources import cache_folder, config_root
 from ppocr_ext.limits import json_object, read_at_most
 from ppocr_ext.messages import LOG
 from ppocr_ext.modeling import build_model
@@ -31,12 +31,12 @@ from ppocr_ext.modeling.restore import Match, Unit, fill, match_units
 from ppocr_ext.registry import BACKBONES
 
 _SAME = 1e-3  # the largest difference of probabilities; released models differed by 4e-5 (docs/results.md)
-_MAX_FACTS = 1000  # bytes of the description of a converted file
-_FORMAT = 1  # of converted files; a change converts them again
+_MAX_FACTS = 1000  # bytes of the description of a conversion
+_FORMAT = 1  # of the files of conversions; a change converts again
 
 
 @dataclass(frozen=True)
-class Converted:
+class Conversion:
     """A released model in the form that trains.
 
     Attributes:
@@ -72,7 +72,7 @@ def ctc_alone(architecture: Config) -> dict[str, Any]:
     return {**plain, "fused": True}
 
 
-def converted(model: ReleasedModel) -> Converted:
+def conversion_of(model: ReleasedModel) -> Conversion:
     """Return the weights of a released model in the form that trains, from the cache folder if they are there.
 
     Raises:
@@ -83,7 +83,7 @@ def converted(model: ReleasedModel) -> Converted:
     facts = file.with_suffix(".json")
     try:
         if file.is_file():
-            return Converted(file, **json_object(read_at_most(facts, _MAX_FACTS)))
+            return Conversion(file, **json_object(read_at_most(facts, _MAX_FACTS)))
     except (OSError, ValueError, TypeError):  # damaged: converted again
         facts.unlink(missing_ok=True)
     try:
@@ -91,15 +91,11 @@ def converted(model: ReleasedModel) -> Converted:
         result = convert(model, file)
         write_text(facts, json.dumps({"config": result.config, "classes": result.classes}))
     except OSError as error:
-        raise WeightsError(
-            f"{file.parent}: the cache folder cannot be written to ({error.strerror}). Fix: set {CACHE_VARIABLE} to a "
-            f"folder that you may write to.",
-            code="cache_folder",
-        ) from error
+        raise not_writable(file.parent, error) from error
     return result
 
 
-def convert(model: ReleasedModel, file: Path, *, trusted: bool = False) -> Converted:
+def convert(model: ReleasedModel, file: Path, *, trusted: bool = False) -> Conversion:
     """Write the weights of a released model in the form that trains.
 
     Args:
@@ -108,7 +104,7 @@ def convert(model: ReleasedModel, file: Path, *, trusted: bool = False) -> Conve
         trusted: run a model that is not known, to compare its outputs with those of the network.
 
     Raises:
-        WeightsError: as :func:`converted`.
+        WeightsError: as :func:`conversion_of`.
     """
     units = read_units(model.graph, model.weights)
     linear = next((unit for unit in reversed(units) if unit.kind == "linear"), None)
@@ -138,7 +134,7 @@ def convert(model: ReleasedModel, file: Path, *, trusted: bool = False) -> Conve
     with atomic_writer(file) as stream:
         stream.write(tensors_to_bytes(state))
     LOG.info("%s: %d entries of %s, %s classes", model.source, len(filled), name, f"{classes:,}")
-    return Converted(file, name, classes)
+    return Conversion(file, name, classes)
 
 
 def _matching_network(

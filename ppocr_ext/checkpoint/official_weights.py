@@ -100,6 +100,65 @@ class OfficialWeights:
             "(docs/weights.md)"
         )
 
+    @property
+    def place(self) -> str:
+        """Where they are, for people."""
+        return str(self.file) if self.is_here else self.address
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the file, which was checked when the file was fetched."""
+        return known_digest(self) or file_digest(self.file)
+
+    @property
+    def line(self) -> str:
+        """A line with the digest of the file, and the origin of this digest."""
+        file = pin_file(self) if pin_file(self).exists() else self.file
+        since = datetime.date.fromtimestamp(file.stat().st_mtime)
+        unpublished = f"none is published; kept since {since}, when a file of this name was first used here"
+        return f"{self.name}: sha256 {self.digest} ({'published' if self.sha256 else unpublished})"
+
+    @property
+    def record(self) -> dict[str, str]:
+        """Digest and origin, which a run stores."""
+        return {"sha256": self.digest, "address": self.address, "source": self.source}
+
+    @property
+    def about(self) -> str:
+        """Network and dictionary, for a message."""
+        return (
+            f"{self.name} is of {self.config}: {self.classes} CTC classes, dictionary: {self.its_dictionary}"
+        )
+
+    def fetch(self) -> Path:
+        """Return the file; download it if it is not in the cache folder.
+
+        If several processes ask at once, one downloads and the others wait (not on Windows, which lacks such locks).
+
+        Raises:
+            WeightsError: the file cannot be downloaded, holds no weights, or differs from its digest. The message has
+                the address and the folder.
+        """
+        file = self.file
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            lock = os.fdopen(own_file(file.with_suffix(".lock"), os.O_WRONLY | os.O_CREAT), "w")
+        except OSError as error:
+            if file.is_file():  # in a shared cache that this user may only read
+                _check_digest(self, file, store=False)
+                return file
+            raise not_writable(file.parent, error) from error
+        with lock:
+            _wait_for(lock, self)
+            if not file.exists():
+                part = file.with_suffix(f".{self.kind}.part")
+                _download(self, part)
+                whole = _unpack(self, part)
+                _check_download(self, whole)
+                whole.replace(file)
+            _check_digest(self, file)
+        return file
+
 
 @cache
 def table() -> dict[str, OfficialWeights]:
@@ -163,17 +222,13 @@ def known_digest(weights: OfficialWeights) -> str | None:
     return weights.sha256
 
 
-def digest_of(weights: OfficialWeights) -> str:
-    """Return the SHA-256 of the file of `weights`, which was checked when the file was fetched."""
-    return known_digest(weights) or file_digest(weights.file)
-
-
-def digest_line(weights: OfficialWeights) -> str:
-    """Return a line with the digest of the file of `weights`, and the origin of this digest."""
-    file = pin_file(weights) if pin_file(weights).exists() else weights.file
-    since = datetime.date.fromtimestamp(file.stat().st_mtime)
-    unpublished = f"none is published; kept since {since}, when a file of this name was first used here"
-    return f"{weights.name}: sha256 {digest_of(weights)} ({'published' if weights.sha256 else unpublished})"
+def not_writable(folder: Path, error: OSError) -> WeightsError:
+    """Return the error of a folder in the cache that cannot be written to."""
+    return WeightsError(
+        f"{folder}: the cache folder cannot be written to ({error.strerror}). Fix: set {CACHE_VARIABLE} to a folder "
+        f"that you may write to.",
+        code="cache_folder",
+    )
 
 
 def similar_name(value: str) -> str | None:
@@ -201,40 +256,6 @@ def other_format(path: str | Path) -> str | None:
         else "give the .pdparams of the same model; `ppocr-ext weights list` shows those that have a name"
     )
     return f"{path}: weights in the safetensors format cannot be loaded. Fix: {remedy}."
-
-
-def fetch(weights: OfficialWeights) -> Path:
-    """Return the file of `weights`; download it if it is not in the cache folder.
-
-    If several processes ask at once, one downloads and the others wait (not on Windows, which lacks such locks).
-
-    Raises:
-        WeightsError: the file cannot be downloaded, holds no weights, or differs from its digest. The message has the
-            address and the folder.
-    """
-    file = weights.file
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        lock = os.fdopen(own_file(file.with_suffix(".lock"), os.O_WRONLY | os.O_CREAT), "w")
-    except OSError as error:
-        if file.is_file():  # in a shared cache that this user may only read
-            _check_digest(weights, file, store=False)
-            return file
-        raise WeightsError(
-            f"{file.parent}: the cache folder cannot be written to ({error.strerror}). Fix: set {CACHE_VARIABLE} to a "
-            f"folder that you may write to.",
-            code="cache_folder",
-        ) from error
-    with lock:
-        _wait_for(lock, weights)
-        if not file.exists():
-            part = file.with_suffix(f".{weights.kind}.part")
-            _download(weights, part)
-            whole = _unpack(weights, part)
-            _check_download(weights, whole)
-            whole.replace(file)
-        _check_digest(weights, file)
-    return file
 
 
 def _wait_for(lock: IO[str], weights: OfficialWeights) -> None:

@@ -9,68 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.checkpoint.official_weights import (
-    OfficialWeights,
-    digest_line,
-    digest_of,
-    fetch,
-    is_official,
-    table,
-)
-from ppocr_ext.inference.released import ReleasedModel, find_released, releases_of
+from ppocr_ext.checkpoint.official_weights import OfficialWeights, is_official, table
+from ppocr_ext.inference.released import ReleasedModel, find_released
 
-
-@dataclass(frozen=True)
-class OfficialSource:
-    """Official weights, in the cache folder or to be downloaded.
-
-    Attributes:
-        entry: the row of the table.
-    """
-
-    entry: OfficialWeights
-
-    @property
-    def is_here(self) -> bool:
-        """True if they need not be downloaded."""
-        return self.entry.is_here
-
-    @property
-    def place(self) -> str:
-        """Where they are, for people."""
-        return str(self.entry.file) if self.is_here else self.entry.address
-
-    @cached_property
-    def file(self) -> Path:
-        """The ``.pdparams``, downloaded if needed.
-
-        Raises:
-            WeightsError: it cannot be downloaded.
-        """
-        return fetch(self.entry)
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the file."""
-        return digest_of(self.entry)
-
-    @property
-    def line(self) -> str:
-        """A line with the digest of weights that are here, and where it is from."""
-        return digest_line(self.entry)
-
-    @property
-    def record(self) -> dict[str, str]:
-        """What a run stores about them."""
-        return {"sha256": self.digest, "address": self.entry.address, "source": self.entry.source}
-
-    @property
-    def about(self) -> str:
-        """Network and dictionary, for a message."""
-        entry = self.entry
-        return f"{entry.name} is of {entry.config}: {entry.classes} CTC classes, dictionary: {entry.its_dictionary}"
+if TYPE_CHECKING:
+    from ppocr_ext.checkpoint.conversion import Conversion
 
 
 @dataclass(frozen=True)
@@ -92,15 +38,19 @@ class ReleasedSource:
         return f"released inference model, {self.model.source}"
 
     @cached_property
-    def file(self) -> Path:
-        """The ``.pdparams`` in the cache folder, converted if needed.
+    def conversion(self) -> Conversion:
+        """Its weights in the cache folder, converted if needed.
 
         Raises:
             WeightsError: the model cannot be converted.
         """
-        from ppocr_ext.checkpoint.conversion import converted  # imports Paddle
+        from ppocr_ext.checkpoint.conversion import conversion_of  # imports Paddle
 
-        return converted(self.model).file
+        return conversion_of(self.model)
+
+    def fetch(self) -> Path:
+        """Return the ``.pdparams`` of the conversion."""
+        return self.conversion.file
 
     @property
     def digest(self) -> str:
@@ -114,12 +64,12 @@ class ReleasedSource:
 
     @property
     def record(self) -> dict[str, str]:
-        """What a run stores about it."""
+        """Digest and origin, which a run stores."""
         return {"sha256": self.digest, "source": self.model.source}
 
     @property
     def about(self) -> str:
-        """What it has, for a message."""
+        """Origin and heads, for a message."""
         get = f"; `ppocr-ext weights get {self.value}` downloads all weights" if self.value in table() else ""
         return f"{self.value} ({self.place}) has CTC alone, no branch that guides a training (NRTR, SAR){get}"
 
@@ -129,12 +79,10 @@ class ReleasedSource:
         Raises:
             CharsetError: its files state none, or one with another number of classes.
         """
-        from ppocr_ext.checkpoint.conversion import converted  # imports Paddle
-
-        return self.model.charset(converted(self.model).classes)
+        return self.model.charset(self.conversion.classes)
 
 
-def find_source(value: str) -> OfficialSource | ReleasedSource | None:
+def find_source(value: str) -> OfficialWeights | ReleasedSource | None:
     """Return where the weights called ``value`` are; None if it is the path of a ``.pdparams``, or of nothing.
 
     Args:
@@ -146,12 +94,9 @@ def find_source(value: str) -> OfficialSource | ReleasedSource | None:
     prefix = value.removesuffix(".pdparams")
     if not value or Path(f"{prefix}.pdparams").is_file():
         return None
-    model = find_released(value)
-    if model is None and is_official(value):
-        model = None if table()[value].is_here else next(releases_of(value), None)
-        if model is None:
-            return OfficialSource(table()[value])
-    return None if model is None else ReleasedSource(value, model)
+    official = table()[value] if is_official(value) else None
+    model = find_released(value, by_name=official is not None and not official.is_here)
+    return official if model is None else ReleasedSource(value, model)
 
 
 def about(value: str) -> str:

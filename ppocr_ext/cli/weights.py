@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ppocr_ext.checkpoint.official_weights import digest_line, fetch, official, pin_file, table
-from ppocr_ext.checkpoint.weight_sources import OfficialSource, find_source
+from ppocr_ext.checkpoint.official_weights import official, pin_file, table
+from ppocr_ext.checkpoint.weight_sources import find_source
 from ppocr_ext.cli.options import add_trust_argument
 from ppocr_ext.errors import WeightsError
-from ppocr_ext.inference.released import find_released, released_packages, releases_of
+from ppocr_ext.inference.released import find_released, released_packages
 from ppocr_ext.io.atomic import check_writable
 from ppocr_ext.io.resources import cache_folder
 from ppocr_ext.run.logs import set_up_console
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the subcommand; return the exit code."""
     if args.action == "list":
         for entry in table().values():
-            source = find_source(entry.name) or OfficialSource(entry)  # None: a file of this name lies here
+            source = find_source(entry.name) or entry  # None: a file of this name lies here
             print(f"{entry.name}: {entry.classes} classes, heads {', '.join(entry.branches)}")
             print(f"  here:       {source.place if source.is_here else 'no'}")
             print(f"  dictionary: {entry.its_dictionary}")
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"\nfolder: {cache_folder('weights')}")
     elif args.action == "get":
         set_up_console(to_stderr=True)  # the download writes to the log
-        print(f"{fetch(official(args.name))}\n{digest_line(official(args.name))}")
+        print(f"{official(args.name).fetch()}\n{official(args.name).line}")
     elif args.action == "convert":
         _convert(args)
     elif args.action == "forget":
@@ -82,7 +82,7 @@ def _convert(args: argparse.Namespace) -> None:
     from ppocr_ext.checkpoint.conversion import convert
 
     set_up_console(to_stderr=True)
-    model = find_released(args.name) or next(releases_of(args.name), None)
+    model = find_released(args.name, by_name=True)
     if model is None:
         raise WeightsError(
             f"{args.name}: no inference model is found there. Fix: give its folder (inference.json or "

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from ppocr_ext.base.parts import kind_of
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.official_weights import OfficialWeights, config_of, table
-from ppocr_ext.checkpoint.weight_sources import OfficialSource, ReleasedSource, find_source
+from ppocr_ext.checkpoint.weight_sources import ReleasedSource, find_source
 from ppocr_ext.config import Config, load, resolve_charset
 from ppocr_ext.errors import DataError, PPOCRExtError
 from ppocr_ext.host.locate import locate_host
@@ -85,7 +85,7 @@ def open_base(name: str, out: Path) -> Base:
     if isinstance(source, ReleasedSource):
         return _released_base(source)
     if source is not None:
-        return _official_base(source.entry, source.entry.name)
+        return _official_base(source, source.name)
     from ppocr_ext.run.recogniser import recogniser_config, single_recogniser  # imports Paddle
 
     path = Path(name)
@@ -163,7 +163,7 @@ class Cover(NamedTuple):
 
     name: str
     share: float
-    source: OfficialSource | ReleasedSource
+    source: OfficialWeights | ReleasedSource
 
 
 def covering_weights(characters: Iterable[str]) -> list[Cover]:
@@ -216,11 +216,11 @@ def _released_base(source: ReleasedSource) -> Base:
 
     All images have one size, that of the lines: lines of one kind need no other heights.
     """
-    from ppocr_ext.checkpoint.conversion import converted, ctc_alone  # imports Paddle
+    from ppocr_ext.checkpoint.conversion import ctc_alone  # imports Paddle
 
-    made = converted(source.model)
-    charset = source.model.charset(made.classes)
-    config = load(config_root() / made.config)
+    shipped = source.conversion.config
+    charset = source.charset()
+    config = load(config_root() / shipped)
     sections = {"Architecture": ctc_alone(config.at("Architecture"))}
     if config.at("Loss.loss_config_list", None) is not None:
         sections["Loss"] = {**config.at("Loss").thaw(), "loss_config_list": [{"CTCLoss": {}}]}
@@ -247,7 +247,7 @@ def _released_base(source: ReleasedSource) -> Base:
         "Global.pretrained_model": source.value,
     }
     title = f"{source.model.name or source.value}, {source.place}"
-    files = (f"configs/{made.config}",)
+    files = (f"configs/{shipped}",)
     return Base(title, files, config.with_values(values), source.value, charset, sections, is_released=True)
 
 

@@ -15,7 +15,8 @@ import cv2
 import numpy as np
 from tqdm import tqdm
 
-from ppocr_ext.checkpoint.weight_sources import OfficialSource, ReleasedSource
+from ppocr_ext.checkpoint.official_weights import OfficialWeights
+from ppocr_ext.checkpoint.weight_sources import ReleasedSource
 from ppocr_ext.data.label_file import read_label_file
 from ppocr_ext.data.sample_rules import SampleIssue, frames_needed
 from ppocr_ext.errors import DataError, MissingPackageError
@@ -161,9 +162,8 @@ def inspect_source(
     covers = covering_weights(wanted) if network is None else []
     if network is None:
         here = next((each for each in covers if each.share == 1 and each.source.is_here), None)
-        is_ours = here is not None and isinstance(
-            here.source, OfficialSource
-        )  # a released one is only offered
+        # a released one is only offered
+        is_ours = here is not None and isinstance(here.source, OfficialWeights)
         network = open_base(here.name, out) if here is not None and is_ours else small_base()
     notes = []
     try:
@@ -178,7 +178,7 @@ def inspect_source(
     return Inspection(source, out, seed, general, skipped, texts, images, split, covers, reads, plan, notes)
 
 
-def _rate_of(released: OfficialSource | ReleasedSource, source: Source, samples: int) -> Rate | None:
+def _rate_of(released: OfficialWeights | ReleasedSource, source: Source, samples: int) -> Rate | None:
     """Return what a released model reads of some samples, evenly taken; None for other or unknown models."""
     if not isinstance(released, ReleasedSource) or not released.model.is_known:
         return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
@@ -33,7 +33,6 @@ _MAX_MODEL_BYTES = 2 << 30  # protobuf has no longer messages
 _TRANSFORMS = ("DecodeImage", "RecResizeImg", "MultiLabelEncode", "KeepKeys")
 # Field numbers of ONNX that lead to external data: graph, initializer; graph, node, attribute, tensor.
 _EXTERNAL_DATA = ((7, 5, 13), (7, 1, 5, 5, 13))
-# The bytes of one number of each type of Paddle's TensorDesc.
 _COPY = "Fix: copy or download the files again, all of one model."
 
 
@@ -144,12 +143,16 @@ class ReleasedModel:
         return Charset((*self.characters, " ") if use_space else self.characters, use_space)
 
 
-def find_released(value: str | Path, dictionary: str | PathLike[str] | None = None) -> ReleasedModel | None:
+def find_released(
+    value: str | Path, dictionary: str | PathLike[str] | None = None, *, by_name: bool = False
+) -> ReleasedModel | None:
     """Return the released model at a path; None if there is none, or only one that ``ppocr-ext export`` wrote.
 
     Args:
         value: a folder, an ONNX file, a graph or weights of Paddle, or the path of the last two without its ending.
         dictionary: file of the dictionary, or ``ppocr/utils/dict/NAME`` of PaddleOCR; None for what the model states.
+        by_name: if nothing is at the path, look for a model on this machine with this name of PaddleOCR's, such as
+            ``PP-OCRv6_small_rec``.
 
     Raises:
         WeightsError: files are missing, damaged, or belong to several models.
@@ -158,7 +161,7 @@ def find_released(value: str | Path, dictionary: str | PathLike[str] | None = No
     """
     graph = _find_graph(Path(value))
     if graph is None:
-        return None
+        return _find_by_name(str(value), dictionary) if by_name else None
     weights = None if graph.suffix == ".onnx" else graph.with_suffix(".pdiparams")
     if weights is not None and not weights.is_file():
         raise WeightsError(
@@ -199,15 +202,11 @@ def find_released(value: str | Path, dictionary: str | PathLike[str] | None = No
     return _with_dictionary(described, metadata.get(CHARACTERS), dictionary, row)
 
 
-def releases_of(name: str, dictionary: str | PathLike[str] | None = None) -> Iterator[ReleasedModel]:
-    """Yield the released models of this machine that have PaddleOCR's name ``name``.
+def _find_by_name(name: str, dictionary: str | PathLike[str] | None) -> ReleasedModel | None:
+    """Return the first released model of this machine that has PaddleOCR's name ``name``.
 
     The cache of the paddleocr 3 client comes first (``$PADDLE_PDX_CACHE_HOME``, by default ``~/.paddlex``), then
     installed packages of the table, which are not imported.
-
-    Args:
-        name: such as ``PP-OCRv6_small_rec``.
-        dictionary: as in :func:`find_released`.
     """
     cache = Path(os.environ.get(CLIENT_CACHE) or "~/.paddlex").expanduser() / "official_models"
     installed = [row.folder / row.path for row in released_packages() if row.name == name and row.folder]
@@ -220,7 +219,8 @@ def releases_of(name: str, dictionary: str | PathLike[str] | None = None) -> Ite
             LOG.warning("not used: %s", error)
             continue
         if model is not None:
-            yield replace(model, name=model.name or name)
+            return replace(model, name=model.name or name)
+    return None
 
 
 def _find_graph(path: Path) -> Path | None:

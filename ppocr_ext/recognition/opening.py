@@ -17,7 +17,7 @@ from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import NETWORK, PADDLE
 from ppocr_ext.errors import ConfigError, DataError, MissingPackageError, WeightsError
 from ppocr_ext.inference.formats import CHARACTERS, FORMATS, MODEL_FILE, POLICY, ExportedEngine
-from ppocr_ext.inference.released import ReleasedModel, find_released, released_packages, releases_of
+from ppocr_ext.inference.released import ReleasedModel, find_released, released_packages
 from ppocr_ext.inference.runners import ONNX, Engine, NetworkEngine, NrtrEngine
 from ppocr_ext.limits import MAX_INPUT_WIDTH
 from ppocr_ext.recognition.ctc_text import best_classes
@@ -199,11 +199,10 @@ def find_model(
         PPOCRExtError: the files of the model cannot be used, or the name is PaddleOCR's and no such model is here.
     """
     path = Path(fspath(source))
-    model = find_released(path, dictionary)
+    model = find_released(path, dictionary, by_name=not path.exists())
     if model is None and not path.exists():
-        model = next(releases_of(str(path), dictionary), None)
         packages = [row.package for row in released_packages() if row.name == str(path)]
-        if model is None and (packages or str(path) in table()):
+        if packages or str(path) in table():
             raise WeightsError(
                 f"{path}: no such released model is on this machine. Fix: "
                 f"{f'pip install {packages[0]}, or ' if packages else ''}let the paddleocr 3 client download it, or "

@@ -89,7 +89,7 @@ def facts_of(context: RunContext, preflight: Mapping[str, PreflightReport]) -> d
             )
     for path, name in weights_to_load(context.config, "train"):
         source = find_source(str(name))
-        place = checkpoint_prefix(str(name)) if source is None else source.file
+        place = checkpoint_prefix(str(name)) if source is None else source.fetch()
         files = [place, *(Path(f"{place}{ending}") for ending in ENDINGS)]
         digests = [_short(file_digest(file)) for file in files if file.is_file()]
         facts[f"weights of {dotted(path)}"] = f"{place.name}, {', '.join(digests)}"

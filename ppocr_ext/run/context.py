@@ -253,7 +253,7 @@ def _fetch_weights(config: Config) -> None:
         try:
             source = find_source(str(name))
             if source is not None:
-                LOG.info("%s: %s, from %s", dotted(path), source.file, source.line)
+                LOG.info("%s: %s, from %s", dotted(path), source.fetch(), source.line)
         except WeightsError as error:
             # A teacher without weights would teach noise, so there is no way to train without them.
             is_teacher = config.at((*path[:-1], "freeze_params"), False)

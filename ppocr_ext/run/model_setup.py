@@ -51,7 +51,7 @@ def require_recorded(config: Config, path: str | Path) -> None:
     record = _records(config).get(name)
     if record is None or (source := find_source(name)) is None:
         return
-    file = source.file
+    file = source.fetch()
     if source.digest != record["sha256"]:
         raise WeightsError(
             f"{file}: the digest is {source.digest} ({source.place}), but the run of this config loaded {name} with "
@@ -199,10 +199,9 @@ def _dictionary_of(context: RunContext, path: str, part: str | None) -> tuple[Ch
         return context.old_charset, False
     if isinstance(source, ReleasedSource):
         return source.charset(), False
-    entry = source.entry
-    listed = entry.dictionary or entry.config_dictionary
+    listed = source.dictionary or source.config_dictionary
     charset = read_old_charset(listed, context.config, context.host.find_file, path)
-    return charset, entry.dictionary is None
+    return charset, source.dictionary is None
 
 
 def _refuse_noise(match: WeightMatch, name: str, charset: Charset) -> None:

@@ -17,7 +17,7 @@ from released import (
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
-from ppocr_ext.checkpoint.conversion import convert, converted
+from ppocr_ext.checkpoint.conversion import conversion_of, convert
 from ppocr_ext.checkpoint.weight_sources import ReleasedSource, find_source
 from ppocr_ext.checkpoint.weights import load_weights
 from ppocr_ext.errors import WeightsError
@@ -75,8 +75,8 @@ def test_a_folder_and_an_onnx_file_load_as_weights(folder, tiny, tmp_path):
         match = load_weights(network, value, charset=Charset(CHARACTERS), old_charset=source.charset())
         assert not match.mismatches()
         same(tiny[1], network)
-        written = source.file.stat().st_mtime_ns
-        assert find_source(str(value)).file.stat().st_mtime_ns == written  # not converted again
+        written = source.fetch().stat().st_mtime_ns
+        assert find_source(str(value)).fetch().stat().st_mtime_ns == written  # not converted again
 
 
 def test_its_own_dictionary_carries_the_classes_over(folder, tiny):
@@ -92,13 +92,13 @@ def test_its_own_dictionary_carries_the_classes_over(folder, tiny):
 @pytest.mark.e2e
 def test_the_network_is_found_without_a_name(folder):
     describe(folder, CHARACTERS, shape=SHAPE)
-    assert converted(find_released(folder)).config == "pp-ocr/v6_tiny.yml"
+    assert conversion_of(find_released(folder)).config == "pp-ocr/v6_tiny.yml"
 
 
 def test_another_network_than_the_name_says_is_named_by_its_first_layer(folder):
     describe(folder, CHARACTERS, shape=SHAPE, name="PP-OCRv6_small_rec")
     with raises_code(WeightsError, "other_network", "backbone.conv1.stem1.0", "conv [48, 3, 3, 3]"):
-        converted(find_released(folder))
+        conversion_of(find_released(folder))
 
 
 def test_a_trusted_model_must_compute_what_the_network_computes(folder, tiny, tmp_path):

@@ -27,8 +27,8 @@ from waiting import HANG
 
 from ppocr_ext.checkpoint import official_weights
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
-from ppocr_ext.checkpoint.official_weights import OfficialWeights, fetch, official, table
-from ppocr_ext.checkpoint.weight_sources import OfficialSource, find_source
+from ppocr_ext.checkpoint.official_weights import OfficialWeights, official, table
+from ppocr_ext.checkpoint.weight_sources import find_source
 from ppocr_ext.cli.main import main
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.io.resources import CACHE_VARIABLE
@@ -105,14 +105,14 @@ def entry(server, tmp_path, monkeypatch):
 
 def code_of(entry: OfficialWeights) -> str:
     with pytest.raises(WeightsError) as error:
-        fetch(entry)
+        entry.fetch()
     assert not entry.file.exists() or error.value.code == "digest_mismatch"
     return error.value.code
 
 
 def test_a_file_is_downloaded_once(entry, server):
-    assert fetch(entry).read_bytes() == CONTENT
-    assert fetch(entry) == entry.file
+    assert entry.fetch().read_bytes() == CONTENT
+    assert entry.fetch() == entry.file
     assert server.requests == 1
     stored = entry.file.with_suffix(".sha256").read_text().strip()
     assert stored == hashlib.sha256(CONTENT).hexdigest()
@@ -123,7 +123,7 @@ def test_a_transfer_that_broke_begins_anew(entry, server):
     server.breaks = [300_000]
     assert code_of(entry) == "download_failed"
     assert {each.suffix for each in entry.file.parent.iterdir()} == {".lock"}
-    assert fetch(entry).read_bytes() == CONTENT
+    assert entry.fetch().read_bytes() == CONTENT
     assert server.requests == 2
 
 
@@ -141,36 +141,36 @@ def test_what_is_no_weights_is_not_kept(entry, server, came, fact):
     """The server tells no length, so that a truncated file looks whole."""
     server.files["/tiny.pdparams"], server.with_length = came, False
     with raises_code(WeightsError, "not_weights", entry.address, str(entry.file.parent), fact):
-        fetch(entry)
+        entry.fetch()
     assert [each.suffix for each in entry.file.parent.iterdir()] == [".lock"]
     server.files["/tiny.pdparams"] = CONTENT
-    assert fetch(entry).read_bytes() == CONTENT
+    assert entry.fetch().read_bytes() == CONTENT
 
 
 def test_a_file_put_there_by_hand_is_checked(entry):
     entry.file.parent.mkdir(parents=True)
     entry.file.write_bytes(b"<html>Please log in</html>")
     with raises_code(WeightsError, "not_weights", str(entry.file), "<html>"):
-        fetch(entry)
+        entry.fetch()
     entry.file.write_bytes(OTHER)
-    assert fetch(entry).read_bytes() == OTHER
+    assert entry.fetch().read_bytes() == OTHER
 
 
 def test_a_missing_file_and_no_network_name_address_and_folder(entry, server):
     server.files.clear()
     with raises_code(WeightsError, "download_failed", entry.address, entry.file.parent):
-        fetch(entry)
+        entry.fetch()
     server.http.shutdown()
     server.http.server_close()
     with raises_code(WeightsError, "download_failed", entry.address, entry.file.parent):
-        fetch(entry)
+        entry.fetch()
 
 
 def test_a_file_that_differs_from_the_published_digest(entry):
     """It is not put into the cache folder: a later version that knows no digest would take it."""
     assert code_of(replace(entry, sha256="0" * 64)) == "digest_mismatch"
     assert not [*entry.file.parent.glob("*.pdparams*"), *entry.file.parent.glob("*.tmp")]
-    assert fetch(replace(entry, sha256=hashlib.sha256(CONTENT).hexdigest())) == entry.file
+    assert replace(entry, sha256=hashlib.sha256(CONTENT).hexdigest()).fetch() == entry.file
     assert code_of(replace(entry, sha256="0" * 64)) == "digest_mismatch"  # of a file that lies there already
 
 
@@ -190,7 +190,7 @@ def test_the_first_file_of_a_name_is_the_right_one_until_it_is_forgotten(entry, 
     assert hashlib.sha256(CONTENT).hexdigest() in said and today in said
     entry.file.write_bytes(OTHER)
     with raises_code(WeightsError, "digest_mismatch", f"ppocr-ext weights forget {entry.name}"):
-        fetch(entry)
+        entry.fetch()
     assert main(["weights", "forget", entry.name]) == main(["weights", "get", entry.name]) == 0
     assert hashlib.sha256(OTHER).hexdigest() in capsys.readouterr().out
 
@@ -200,16 +200,16 @@ def test_a_download_has_an_end(entry, server, monkeypatch, with_length):
     server.with_length = with_length
     monkeypatch.setattr(official_weights, "DOWNLOAD_LIMIT", len(CONTENT) - 1, raising=False)
     with raises_code(WeightsError, "download_failed", f"{len(CONTENT) - 1:,} bytes"):
-        fetch(entry)
+        entry.fetch()
     assert {each.suffix for each in entry.file.parent.iterdir()} == {".lock"}
     monkeypatch.setattr(official_weights, "DOWNLOAD_LIMIT", len(CONTENT))
-    assert fetch(entry).read_bytes() == CONTENT
+    assert entry.fetch().read_bytes() == CONTENT
 
 
 def test_a_download_is_at_most_twice_as_long_as_announced(entry, server):
     server.with_length, server.announced = False, len(CONTENT) // 3
     with raises_code(WeightsError, "download_failed", f"{2 * (len(CONTENT) // 3):,} bytes"):
-        fetch(entry)
+        entry.fetch()
 
 
 def test_a_user_without_a_home_is_told_what_to_set(monkeypatch, capsys):
@@ -270,7 +270,7 @@ def archive_of(entry: OfficialWeights, server: Server) -> OfficialWeights:
 @pytest.mark.parametrize("name", ["weights", "./weights"])
 def test_a_file_of_a_tar_is_found_by_its_path(entry, server, name):
     tar_of(server, **{"folder/weights": b"1", name: CONTENT})
-    assert fetch(archive_of(entry, server)).read_bytes() == CONTENT
+    assert archive_of(entry, server).fetch().read_bytes() == CONTENT
     assert {each.suffix for each in entry.file.parent.iterdir()} == {".pdparams", ".sha256", ".lock"}
 
 
@@ -325,16 +325,16 @@ def fetch_and_tell(entry: OfficialWeights, said: multiprocessing.Queue[str]) -> 
     logger = logging.getLogger("ppocr_ext")
     logger.setLevel(logging.INFO)
     logger.addHandler(Tell())
-    said.put(hashlib.sha256(fetch(entry).read_bytes()).hexdigest())
+    said.put(hashlib.sha256(entry.fetch().read_bytes()).hexdigest())
 
 
 def test_a_folder_that_others_fill(entry):
     """Whoever may only read the cache folder still gets the weights, and their digest is checked."""
-    fetch(entry)
+    entry.fetch()
     lock = entry.file.with_suffix(".lock")
     lock.unlink()
     lock.mkdir()  # cannot be opened, also by root
-    assert fetch(entry).read_bytes() == CONTENT
+    assert entry.fetch().read_bytes() == CONTENT
     entry.file.write_bytes(b"something else")
     assert code_of(entry) == "digest_mismatch"
 
@@ -351,8 +351,7 @@ def test_a_file_of_the_user_goes_first(entry, tmp_path, monkeypatch):
     monkeypatch.setitem(table(), entry.name, entry)
     folder = tmp_path / entry.name
     folder.mkdir()
-    assert find_source(entry.name) == OfficialSource(entry)
-    assert find_source(entry.name).file == entry.file
+    assert find_source(entry.name) == entry and entry.fetch() == entry.file
     (folder / "latest.pdparams").write_bytes(b"mine")
     assert find_source(entry.name) is None
     (tmp_path / "PP-OCRv6_tiny_rec.pdparams").write_bytes(b"mine")

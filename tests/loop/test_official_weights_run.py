@@ -15,7 +15,7 @@ from error_codes import raises_code
 
 from ppocr_ext.check.files import weights_to_load
 from ppocr_ext.checkpoint.files import read_state
-from ppocr_ext.checkpoint.official_weights import fetch, official, table
+from ppocr_ext.checkpoint.official_weights import official, table
 from ppocr_ext.cli.main import main
 from ppocr_ext.config import Config
 from ppocr_ext.config.node import dotted
@@ -147,7 +147,7 @@ def test_a_record_is_compared_and_kept(served):
     file, _ = served
     paddle.save({"weight": paddle.zeros([1])}, str(file))
     digest = file_digest(file)
-    fetch(table()[NAME])
+    table()[NAME].fetch()
     named = Config({"Global": {"pretrained_model": NAME}})
     require_recorded(named, NAME)
     records = official_records(named, [NAME, "my/best_accuracy"], None)
@@ -221,6 +221,6 @@ def test_the_check_says_that_weights_would_be_downloaded(tiny, tmp_path, served,
     address = table()[NAME].address
     assert code == 0 and NAME in said and address in said and requests == []
     paddle.save({"weight": paddle.zeros([1])}, str(file))
-    fetch(table()[NAME])
+    table()[NAME].fetch()
     code, said = run(capsys, "config", "-c", "my.yml", "--check", "--data", "none")
     assert code == 0 and "will download" not in said and len(requests) == 1

@@ -16,7 +16,7 @@ import pytest
 from error_codes import raises_code
 
 from ppocr_ext.checkpoint.files import write_temporary
-from ppocr_ext.checkpoint.official_weights import fetch, official
+from ppocr_ext.checkpoint.official_weights import official
 from ppocr_ext.config import Config
 from ppocr_ext.errors import DataError
 from ppocr_ext.inference.compiled import cached_folder
@@ -37,7 +37,7 @@ def log(folder: Path) -> None:
 
 
 def weights(folder: Path) -> None:
-    fetch(official(NAME))
+    official(NAME).fetch()
 
 
 def lock(folder: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import paddle
 import pytest
 import yaml
 from onnx import helper
@@ -14,6 +15,7 @@ from ppocr_ext.checkpoint.conversion import ctc_alone
 from ppocr_ext.config import load
 from ppocr_ext.config.derive import with_class_counts
 from ppocr_ext.data.preprocessing import read_preprocessing
+from ppocr_ext.inference.graph import write_reader
 from ppocr_ext.inference.released import find_released, released_packages
 from ppocr_ext.io.resources import find_config
 from ppocr_ext.modeling import build_model
@@ -49,6 +51,13 @@ def paddle_release(exported: Path, folder: Path) -> Path:
     return folder
 
 
+def save_layer(layer, shape, folder: Path) -> Path:
+    """Write graph and weights of any layer as Paddle writes them; return the file of weights."""
+    spec = [paddle.static.InputSpec(shape, "float32", name="images")]
+    paddle.jit.save(paddle.jit.to_static(layer, input_spec=spec, full_graph=True), str(folder / "inference"))
+    return folder / "inference.pdiparams"
+
+
 def onnx_release(exported: Path, file: Path, metadata=None, change=None) -> Path:
     """Write the ONNX file of an export with other metadata; `change` gets its graph."""
     model = onnx.load(str(exported / "inference.onnx"))
@@ -76,6 +85,16 @@ def shipped_network(name, **changes):
     config = load([find_config(f"configs/{name}.yml")])
     architecture = with_class_counts(config, Charset(CHARACTERS)).at("Architecture")
     return build_model({**ctc_alone(architecture), **changes}), read_preprocessing(config, "Eval").sizes[0][1]
+
+
+def write_network(name, folder: Path, width: int):
+    """Write graph and weights of a shipped network with random weights, live; return it and the shape of its images."""
+    paddle.seed(1)
+    network, height = shipped_network(name, fused=False)
+    randomise(network, 3)
+    network.eval()
+    write_reader(network, folder, (3, height, width))
+    return network, (3, height, width)
 
 
 def randomise(layer, seed):

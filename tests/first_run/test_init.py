@@ -13,7 +13,7 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
-from released import CHARACTERS, describe, paddle_release, randomise, shipped_network
+from released import CHARACTERS, describe, paddle_release, write_network
 from saved_runs import save_run
 from tiny_runs import captchas, tiny
 
@@ -23,9 +23,9 @@ from ppocr_ext.config import load
 from ppocr_ext.data.label_file import read_label_file, write_label_file
 from ppocr_ext.first_run import decisions, trial, writing
 from ppocr_ext.inference import released
-from ppocr_ext.inference.graph import write_reader
 
 __all__ = ["captchas", "tiny"]
+PACKAGES = released.released_packages()  # tests have none, see conftest.py
 
 
 @pytest.fixture(autouse=True)
@@ -277,10 +277,7 @@ def test_bad_input_is_named(tmp_path: Path, photos: Path, capsys: pytest.Capture
 @pytest.fixture
 def tiny_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """PP-OCRv6 tiny with random weights, as the client of PaddleOCR 3 keeps it; it knows letters and no digits."""
-    network, _ = shipped_network("pp-ocr/v6_tiny", fused=False)
-    randomise(network, 3)
-    network.eval()
-    write_reader(network, tmp_path, (3, 48, 320))
+    write_network("pp-ocr/v6_tiny", tmp_path, 320)
     monkeypatch.setenv(released.CLIENT_CACHE, str(tmp_path / "paddlex"))
     folder = paddle_release(tmp_path, tmp_path / "paddlex" / "official_models" / "PP-OCRv6_tiny_rec")
     describe(folder, CHARACTERS, shape=(3, 48, 320), name="PP-OCRv6_tiny_rec")
@@ -314,17 +311,9 @@ def test_a_model_on_this_machine_is_offered(
     describe(tiny_release, "0123456789abcdefghi", shape=(3, 48, 320), name="PP-OCRv6_tiny_rec")
     text = said(capsys, "init", photos, "--dry")
     assert "official PP-OCRv6_tiny_rec: has 100.0% of your characters" in text
-    assert (
-        "init … --base PP-OCRv6_tiny_rec" in text and "of your lines now" not in text
-    )  # its digest is not known
-    row = released.ReleasedPackage(
-        package="any",
-        version="1",
-        licence="Apache-2.0",
-        path="any",
-        name="PP-OCRv6_tiny_rec",
-        dictionary=None,
-        sha256=released.find_released(tiny_release).digests,
-    )
+    # Its digest is not known.
+    assert "init … --base PP-OCRv6_tiny_rec" in text and "of your lines now" not in text
+    digests = released.find_released(tiny_release).digests
+    row = replace(PACKAGES[0], package="any", name="PP-OCRv6_tiny_rec", sha256=digests)
     monkeypatch.setattr(released, "released_packages", lambda: (row,))
     assert "0.0% of 34 of your lines now" in said(capsys, "init", photos, "--dry")

@@ -3,12 +3,12 @@
 import numpy as np
 import paddle
 import pytest
-from released import randomise, shipped_network
+from error_codes import raises_code
+from released import randomise, shipped_network, write_network
 
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.inference.comparison import text_inputs
 from ppocr_ext.inference.formats import convert_graph
-from ppocr_ext.inference.graph import write_reader
 from ppocr_ext.inference.graph_units import read_units
 from ppocr_ext.modeling.restore import fill, match_units
 
@@ -38,11 +38,7 @@ def restored(name, files, shape):
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_network_is_read_back_from_paddle_and_onnx(name, tmp_path):
-    exported, height = shipped_network(name, fused=False)  # with branches and BatchNorms
-    randomise(exported, 1)
-    exported.eval()
-    shape = (3, height, WIDTH)
-    write_reader(exported, tmp_path, shape)
+    exported, shape = write_network(name, tmp_path, WIDTH)  # with branches and BatchNorms
     convert_graph(tmp_path)
     images = text_inputs((2, *shape))
     expected = logs(exported, images)
@@ -65,9 +61,7 @@ def test_a_network_is_read_back_from_paddle_and_onnx(name, tmp_path):
 
 
 def test_a_graph_of_another_network_names_the_first_layer(tmp_path):
-    exported, _ = shipped_network("lines/student", fused=False)
-    exported.eval()
-    write_reader(exported, tmp_path, (3, 48, WIDTH))
+    write_network("lines/student", tmp_path, WIDTH)
     units = read_units(tmp_path / "inference.json", tmp_path / "inference.pdiparams")
     other, _ = shipped_network("svtrv2/student")
     assert match_units(other, units, (3, 48, WIDTH)).problem.startswith(
@@ -79,17 +73,10 @@ def test_a_graph_of_another_network_names_the_first_layer(tmp_path):
 
 
 def test_files_that_do_not_belong_together_are_refused(tmp_path):
-    for name in ("lines/student", "lines/teacher"):
-        folder = tmp_path / name
-        folder.mkdir(parents=True)
-        exported, height = shipped_network(name, fused=False)
-        exported.eval()
-        write_reader(exported, folder, (3, height, WIDTH))
-    graph = tmp_path / "lines/student/inference.json"
-    weights = tmp_path / "lines/teacher/inference.pdiparams"
-    truncated = tmp_path / "truncated.pdiparams"
-    truncated.write_bytes((tmp_path / "lines/student/inference.pdiparams").read_bytes()[:-8])
-    for file in (weights, truncated):
-        with pytest.raises(WeightsError) as caught:
-            read_units(graph, file)
-        assert caught.value.code == "damaged_file"
+    write_network("lines/student", tmp_path, WIDTH)
+    other, truncated = tmp_path / "other", tmp_path / "truncated.pdiparams"
+    write_network("lines/teacher", other, WIDTH)
+    truncated.write_bytes((tmp_path / "inference.pdiparams").read_bytes()[:-8])
+    for file in (other / "inference.pdiparams", truncated):
+        with raises_code(WeightsError, "damaged_file"):
+            read_units(tmp_path / "inference.json", file)

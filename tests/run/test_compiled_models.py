@@ -121,6 +121,11 @@ def run(saved):
         return Run.build(saved.with_values(start), "train")
 
 
+def checkpoint_with(engine):
+    state = TrainState(engines={"Teacher": engine})
+    return SimpleNamespace(prefix="latest", train_state=lambda: state)
+
+
 def test_a_compiled_teacher_teaches_the_same(run):
     batch = next(iter(run.train_loader))
     teacher = run.network.models["Teacher"]
@@ -139,8 +144,7 @@ def test_a_compiled_teacher_teaches_the_same(run):
 )
 def test_a_teacher_is_compiled_unless_something_needs_its_layers(run, values, caplog):
     config = run.config.with_values({f"Global.{key}": value for key, value in values.items()})
-    state = TrainState(engines={"Teacher": AUTO_ENGINE})
-    resumed = SimpleNamespace(prefix="latest", train_state=lambda: state)
+    resumed = checkpoint_with(AUTO_ENGINE)
     caplog.set_level(logging.WARNING, "ppocr_ext")
     assert compile_frozen(replace(run, config=config, checkpoint=resumed), run.network, MANY) == {}
     assert "latest" in caplog.text and "teacher_engine" in caplog.text
@@ -162,34 +166,10 @@ def test_a_named_engine_that_does_not_compute_says_why(run, asked, key, caplog):
         assert len(said) == len(caplog.messages) == (asked != "auto")
 
 
-@pytest.mark.parametrize(
-    ("asked", "kept", "expected"),
-    [
-        ("auto", "onnxruntime", "onnxruntime"),
-        ("auto", "paddle", "paddle"),
-        ("auto", "auto", AUTO_ENGINE),  # of an older version, where nothing was computed
-        ("auto", "not installed", AUTO_ENGINE),
-        ("paddle", "onnxruntime", "paddle"),
-    ],
-)
-def test_a_resumed_run_takes_the_engine_of_its_checkpoint_unless_another_is_named(
-    run, asked, kept, expected, caplog
-):
-    pytest.importorskip("paddle2onnx")
-    config = run.config.with_values({"Global.teacher_engine": asked})
-    state = TrainState(engines={"Teacher": kept})
-    resumed = SimpleNamespace(prefix="latest", train_state=lambda: state)
-    found = compile_frozen(replace(run, config=config, checkpoint=resumed), run.network, MANY)
-    assert engine_names(found) == {"Teacher": expected}
-    assert ("latest" in caplog.text) == (kept not in (expected, "auto"))
-
-
 def test_a_run_keeps_the_type_of_its_teacher_and_says_if_nothing_has_it(run, monkeypatch, caplog):
     config = run.config.with_values({"Global.teacher_dtype": "bfloat16"})
-    state = TrainState(engines={"Teacher": "paddle"})
-    resumed = SimpleNamespace(prefix="latest", train_state=lambda: state)
     named = config.with_values({"Global.teacher_engine": "paddle"})
-    context = replace(run, config=named, checkpoint=resumed)
+    context = replace(run, config=named, checkpoint=checkpoint_with("paddle"))
     found = engine_names(compile_frozen(context, run.network, 24))
     expected = {"Teacher": "paddle bfloat16" if has_bfloat16() else "paddle float32"}
     assert found == expected and "teacher_dtype" in caplog.text
@@ -199,28 +179,31 @@ def test_a_run_keeps_the_type_of_its_teacher_and_says_if_nothing_has_it(run, mon
 
 
 @pytest.mark.parametrize(
-    ("asked", "recorded", "expected"),
+    ("dtype", "asked", "recorded", "expected"),
     [
-        ("auto", "onnxruntime float32", "onnxruntime float32"),
-        ("auto", "openvino bfloat16", "openvino bfloat16"),
-        ("auto", "auto bfloat16", "openvino bfloat16"),
-        ("auto", "paddle", "paddle bfloat16"),  # float32 was asked for then
-        ("auto", "onnxruntime", "openvino bfloat16"),
-        ("paddle", "paddle", "paddle bfloat16"),
+        ("float32", "auto", "onnxruntime", "onnxruntime"),
+        ("float32", "auto", "paddle", "paddle"),
+        ("float32", "auto", "auto", "openvino"),  # of an older version, where nothing was computed
+        ("float32", "auto", "not installed", "openvino"),
+        ("float32", "paddle", "onnxruntime", "paddle"),
+        ("bfloat16", "auto", "onnxruntime float32", "onnxruntime float32"),
+        ("bfloat16", "auto", "openvino bfloat16", "openvino bfloat16"),
+        ("bfloat16", "auto", "auto bfloat16", "openvino bfloat16"),
+        ("bfloat16", "auto", "paddle", "paddle bfloat16"),  # float32 was asked for then
+        ("bfloat16", "auto", "onnxruntime", "openvino bfloat16"),
+        ("bfloat16", "paddle", "paddle", "paddle bfloat16"),
     ],
 )
-def test_a_resumed_run_takes_the_type_of_its_checkpoint_unless_an_engine_is_named(
-    asked, recorded, expected, run, monkeypatch, caplog
+def test_a_resumed_run_takes_engine_and_type_of_its_checkpoint_unless_an_engine_is_named(
+    dtype, asked, recorded, expected, run, monkeypatch, caplog
 ):
     monkeypatch.setattr(runners, "find_spec", lambda name: name)
     monkeypatch.setattr(compiled_networks, "has_bfloat16", lambda: True)
-    config = run.config.with_values({"Global.teacher_dtype": "bfloat16", "Global.teacher_engine": asked})
-    state = TrainState(engines={"Teacher": recorded})
-    resumed = SimpleNamespace(prefix="latest", train_state=lambda: state)
-    context = replace(run, config=config, checkpoint=resumed)
+    config = run.config.with_values({"Global.teacher_dtype": dtype, "Global.teacher_engine": asked})
+    context = replace(run, config=config, checkpoint=checkpoint_with(recorded))
     found = compile_frozen(context, run.network, MANY, prepare=False)
     assert engine_names(found) == {"Teacher": expected}
-    assert ("latest" in caplog.text) == (recorded not in (expected, "auto bfloat16"))
+    assert ("latest" in caplog.text) == (recorded != expected and not recorded.startswith("auto"))
 
 
 def test_a_teacher_is_compiled_only_if_it_computes_much(run, monkeypatch):
@@ -228,8 +211,7 @@ def test_a_teacher_is_compiled_only_if_it_computes_much(run, monkeypatch):
     monkeypatch.setattr(CompiledNetwork, "prepare", lambda self, shape: prepared.append(shape))
     found = compile_frozen(run, run.network, 10)
     assert not isinstance(found["Teacher"], CompiledNetwork) and prepared == []
-    state = TrainState(engines={"Teacher": "paddle"})  # as decided when the run began
-    resumed = SimpleNamespace(prefix="latest", train_state=lambda: state)
+    resumed = checkpoint_with("paddle")  # as decided when the run began
     found = compile_frozen(replace(run, checkpoint=resumed), run.network, 10, prepare=False)
     assert engine_names(found) == {"Teacher": "paddle"}
     # with a teacher cache it may compute none

@@ -33,7 +33,7 @@ def test_rows_and_differences(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(released_models, "Recognizer", Recogniser)
     monkeypatch.setitem(released_models.CLIENTS, "rapidocr", CLIENT)
     words = ["x", "model.onnx", str(tmp_path), "--python", sys.executable, "--client", "rapidocr"]
-    monkeypatch.setattr(sys, "argv", [*words, "--name", "沪B3", "--out", str(tmp_path / "out")])
+    monkeypatch.setattr(sys, "argv", [*words, "--name", "沪B3"])
     released_models.main()
     origin, row, other = capsys.readouterr().out.splitlines()
     assert origin == Recogniser.origin

@@ -11,7 +11,6 @@ import argparse
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 # The clone instead of this folder, and its tools last: these scripts must not hide other modules.
@@ -52,62 +51,37 @@ def read(pixels):
 }
 LOOP = """
 import json, sys
-MODEL, NAME, paths, output = sys.argv[1:5]
+MODEL, NAME = sys.argv[1:]
 {client}
 import cv2
-readings = [read(cv2.imread(path)) for path in json.load(open(paths, encoding="utf-8"))]
-with open(output, "w", encoding="utf-8") as stream:
-    json.dump([[text, float(score)] for text, score in readings], stream)
+readings = [read(cv2.imread(path)) for path in json.load(sys.stdin)]
+print("\\n" + json.dumps([[text, float(score)] for text, score in readings]))
 """
 
 
-def read_by_client(
-    python: str, client: str, model: str, name: str, paths: Sequence[str], work: Path
-) -> list[list]:
-    """Return text and score of each image, as the client reads it in its own environment."""
-    given, output = work / "paths.json", work / f"{client}.json"
-    given.write_text(json.dumps(paths), encoding="utf-8")
-    words = [python, "-c", LOOP.format(client=CLIENTS[client]), model, name, str(given), str(output)]
-    subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
-    return json.loads(output.read_text(encoding="utf-8"))
-
-
-def compare(args: argparse.Namespace) -> str:
-    """Return a row of the table, and a line for each text that differs."""
-    recognizer = Recognizer(args.model, trust_model=args.trust_model)
-    images = [str(image.place) for image in list_images(args.images).images]
-    ours = recognizer.read(images)
-    args.out.mkdir(parents=True, exist_ok=True)
-    theirs = read_by_client(args.python, args.client, args.model, args.name, images, args.out)
-    pairs = list(zip(ours, theirs, strict=True))
-    other = [(mine, text, score) for mine, (text, score) in pairs if mine.text != text]
-    score = max(
-        (abs(mine.confidence - score) for mine, (text, score) in pairs if mine.text == text), default=0
-    )
-    lines = [
-        f"  {mine.image}: {mine.text!r} {mine.confidence:.4f}, client {text!r} {score:.4f}"
-        for mine, text, score in other
-    ]
-    equal = len(pairs) - len(other)
-    row = f"| {args.name} | {recognizer.engine} | {args.client} | {equal:,} of {len(pairs):,} | {score:.1e} |"
-    return "\n".join([recognizer.origin, row, *lines])
-
-
 def main() -> None:
-    """Compare, and print the result."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    """Print a row of the table, and a line for each text that differs."""
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", metavar="MODEL", help="folder or ONNX file that both read")
     parser.add_argument("images", nargs="+", metavar="IMAGES", help="as in `ppocr-ext predict`")
     parser.add_argument("--python", required=True, help="the interpreter of the client's environment")
     parser.add_argument("--client", required=True, choices=CLIENTS)
     parser.add_argument("--name", required=True, help="PaddleOCR's name of the model: PP-OCRv6_small_rec")
-    parser.add_argument(
-        "--out", type=Path, default=Path("output/released_models"), help="folder for what was read"
-    )
     parser.add_argument("--trust-model", action="store_true", help="run files that are not in our table")
-    print(compare(parser.parse_args()))
+    args = parser.parse_args()
+    recognizer = Recognizer(args.model, trust_model=args.trust_model)
+    images = [str(image.place) for image in list_images(args.images).images]
+    words = [args.python, "-c", LOOP.format(client=CLIENTS[args.client]), args.model, args.name]
+    done = subprocess.run(words, check=True, input=json.dumps(images), stdout=subprocess.PIPE, text=True)
+    theirs = json.loads(done.stdout.splitlines()[-1])  # a client may print before
+    pairs = list(zip(recognizer.read(images), theirs, strict=True))
+    scores = [abs(mine.confidence - score) for mine, (text, score) in pairs if mine.text == text]
+    equal = f"{len(scores):,} of {len(pairs):,}"
+    print(recognizer.origin)
+    print(f"| {args.name} | {recognizer.engine} | {args.client} | {equal} | {max(scores, default=0):.1e} |")
+    for mine, (text, score) in pairs:
+        if mine.text != text:
+            print(f"  {mine.image}: {mine.text!r} {mine.confidence:.4f}, client {text!r} {score:.4f}")
 
 
 if __name__ == "__main__":

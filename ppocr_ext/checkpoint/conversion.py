@@ -142,11 +142,15 @@ def _matching_network(
 ) -> tuple[str, paddle.nn.Layer, Match]:
     """Return the shipped config whose network has these units, the network and the match.
 
+    If the name of the model is known, its config alone is tried, else those of all single recognisers.
+
     Raises:
         WeightsError: there is none; the message names the first layer of the nearest one that does not fit.
     """
     nearest, problem = -1, ""
-    for name in _candidates(model):
+    known = config_of(model.name or "")
+    names = [known] if known is not None else map(config_of, table())
+    for name in filter(None, dict.fromkeys(names)):
         config = load(config_root() / name)
         counted = with_class_counts(config, Charset(tuple(map(str, range(classes - 1)))))
         network = build_model(ctc_alone(counted.at("Architecture")))
@@ -160,13 +164,6 @@ def _matching_network(
         "Fix: give the inference model of a recogniser in docs/weights.md, graph and weights of one download.",
         code="other_network",
     )
-
-
-def _candidates(model: ReleasedModel) -> list[str]:
-    """Return the shipped configs of single recognisers: that of the model's name alone, or all."""
-    known = config_of(model.name or "")
-    names = [known] if known is not None else map(config_of, table())
-    return [name for name in dict.fromkeys(names) if name is not None]
 
 
 def _image_shape(config: Config) -> tuple[int, int, int]:

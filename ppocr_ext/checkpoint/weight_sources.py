@@ -97,9 +97,3 @@ def find_source(value: str) -> OfficialWeights | ReleasedSource | None:
     official = table()[value] if is_official(value) else None
     model = find_released(value, by_name=official is not None and not official.is_here)
     return official if model is None else ReleasedSource(value, model)
-
-
-def about(value: str) -> str:
-    """Return a line for a message about the weights called ``value``; empty for a ``.pdparams``."""
-    source = find_source(value)
-    return "" if source is None else f"\n  {source.about}"

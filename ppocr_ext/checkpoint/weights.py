@@ -28,7 +28,7 @@ from ppocr_ext.checkpoint.weight_match import (
     match_weights,
     with_other_space,
 )
-from ppocr_ext.checkpoint.weight_sources import about
+from ppocr_ext.checkpoint.weight_sources import find_source
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.messages import LOG, shortened
 
@@ -115,7 +115,8 @@ def load_weights(
         theirs = {name: tuple(value.shape) for name, value in match.values.items()}
         differences = tuple(config_differences(theirs, shapes))
         match = replace(match, class_note=_class_note(match, shapes, charset), differences=differences)
-    _require_match(match, shapes, about(str(checkpoint.prefix)), partial)
+    source = find_source(str(checkpoint.prefix))
+    _require_match(match, shapes, "" if source is None else f"\n  {source.about}", partial)
     require_usable_values(file, match.matched)
     put_back(match.matched, state)
     LOG.info("weights %s", match.summary())

@@ -104,22 +104,15 @@ def _print(result: Verification) -> None:
     print(f"{title}{'  accuracy' if labelled else ''}")
     for number, row in enumerate(result.rows):
         print(f"{row.name:<{width}}  {_cells(row, number == 0, labelled)}".rstrip())
-    for row in result.rows:
-        if row.note:
-            print(f"{row.name}: {row.note}")
-    for note in result.notes:
-        print(note)
-    for reason in result.unreadable:
-        print(f"not read: {reason}")
-    for fault in result.faults:
-        print(f"differs: {fault}")
-    for row in result.rows:
-        if row.faults:
-            print("\n  ".join([f"\n{row.name} differs:", *row.faults]))
-    if result.agrees():
-        print("equal")
-    else:
-        print(f"NOT equal. Fix: {_HINT}")
+    lines = [
+        *(f"{row.name}: {row.note}" for row in result.rows if row.note),
+        *result.notes,
+        *(f"not read: {reason}" for reason in result.unreadable),
+        *(f"differs: {fault}" for fault in result.faults),
+        *("\n  ".join([f"\n{row.name} differs:", *row.faults]) for row in result.rows if row.faults),
+        "equal" if result.agrees() else f"NOT equal. Fix: {_HINT}",
+    ]
+    print("\n".join(lines))
 
 
 def _cells(row: Comparison, is_reference: bool, labelled: bool) -> str:

@@ -19,7 +19,7 @@ from ppocr_ext.config.global_keys import PADDLE
 from ppocr_ext.config.yaml_io import PlainLoader
 from ppocr_ext.data.label_file import read_label_file
 from ppocr_ext.errors import DataError, PPOCRExtError
-from ppocr_ext.inference.comparison import TOLERANCE, Limits, distance, margins, noise_of
+from ppocr_ext.inference.comparison import Limits, distance, margins, noise_of
 from ppocr_ext.inference.formats import FORMATS, INFERENCE_YML, ExportedEngine
 from ppocr_ext.inference.runners import Engine
 from ppocr_ext.limits import MAX_DICTIONARY_BYTES, read_at_most
@@ -132,10 +132,11 @@ def compare(
     pictures = iter(pictures)
     first = list(islice(pictures, _BATCH_IMAGES))
     batch = [picture.pixels for picture in first]
-    limits = Limits(tolerance or TOLERANCE)
     if tolerance is None:
         prepared = [network.policy.prepare(pixels) for pixels in batch]
         limits = Limits(noise=noise_of(network.engine.probabilities, prepared))
+    else:
+        limits = Limits(tolerance)
     readers = [Reader(each, partial(read_picture, parts)) for each, parts in forms.items()]
     reference = Comparer(network, Reader(name, partial(read_picture, network)), limits)
     comparers = [Comparer(network, each, limits) for each in (*readers, *clients)]

@@ -9,7 +9,6 @@ from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ppocr_ext.config import Config
 from ppocr_ext.data.batches import batch_size, batch_size_key
 from ppocr_ext.data.preprocessing import SQUASH, read_preprocessing, sampler_scales
 from ppocr_ext.errors import DataError
@@ -156,6 +155,7 @@ def decide(facts: Facts, base: Base, out: Path, characters: str | None = None, c
     few = f"so that an epoch has at least {_STEPS_AN_EPOCH} steps"
     mixed = f": {drawn:,} drawn lines, and yours {repeats} times" if drawn else ""
     cores = usable_cores()
+    needs_cpu = base.config.settings.use_gpu and not list(distributions(name="paddlepaddle-gpu"))
     decisions = (
         Decision(DICTIONARY, file, why),
         Decision(SPACE, use_space),
@@ -167,15 +167,10 @@ def decide(facts: Facts, base: Base, out: Path, characters: str | None = None, c
         *_sizes(facts, base, length.value - _MARKS),
         Decision(batch_size_key(base.config), batch, "of the base" if batch == usual else few),
         Decision("Train.loader.num_workers", min(4, cores - 1), f"{cores} cores"),
-        *([Decision("Global.use_gpu", False, "Paddle's build for CPUs")] if _needs_cpu(base.config) else []),
+        *([Decision("Global.use_gpu", False, "Paddle's build for CPUs")] if needs_cpu else []),
         *([Decision("Metric.ignore_space", False, "labels have spaces")] if " " in facts.characters else []),
     )
     return Plan(base, decisions, dictionary, steps, drawn, repeats)
-
-
-def _needs_cpu(config: Config) -> bool:
-    """Return True if a config asks for a GPU, and Paddle's build for it is not installed."""
-    return config.settings.use_gpu and not list(distributions(name="paddlepaddle-gpu"))
 
 
 def _dictionary(facts: Facts, base: Base, wanted: str | None) -> tuple[tuple[str, ...] | None, bool, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -81,7 +81,8 @@ _INPUTS = {
     "rnn": ("Input", "WeightList"),
 }
 _OF_PIR_NORM = (0, 3, 4, 1, 2)  # image, factor, shift, mean, variance of batch_norm_
-_NO_VALUES = ("fetch", "feed")
+_OUTPUT = "fetch"  # Paddle's operator whose inputs are the outputs of the graph
+_NO_VALUES = (_OUTPUT, "feed")
 
 
 class Operator(NamedTuple):
@@ -124,10 +125,10 @@ def read_graph(graph: Path, weights: Path | None) -> GraphFile:
         Exception: an exception of several classes, for a damaged file.
     """
     if weights is None:
-        arrays, operators, outputs = _read_onnx(graph)
+        arrays, operators = _read_onnx(graph)
     else:
         read = _read_pir if graph.suffix == ".json" else _read_program
-        shapes, operators, outputs = read(read_at_most(graph, _MOST))
+        shapes, operators = read(read_at_most(graph, _MOST))
         arrays = _read_weights(read_at_most(weights, _MOST), shapes)
     kinds = {each.kind for each in operators}.intersection(_QUANTIZED)
     if kinds or any(array.dtype in (np.int8, np.uint8) and array.ndim > 1 for array in arrays.values()):
@@ -140,13 +141,13 @@ def read_graph(graph: Path, weights: Path | None) -> GraphFile:
         name: array.astype(np.float32) if array.dtype == np.float16 else array
         for name, array in arrays.items()
     }
-    return GraphFile(full, list(_in_order(operators, outputs)))
+    return GraphFile(full, list(_in_order(operators)))
 
 
-def _in_order(operators: Iterable[Operator], outputs: Sequence[str]) -> Iterator[Operator]:
-    """Yield the operators that ``outputs`` depend on, each after those that its inputs come from."""
+def _in_order(operators: Sequence[Operator]) -> Iterator[Operator]:
+    """Yield the operators that the outputs depend on, each after those that its inputs come from."""
     makers = {name: operator for operator in operators for name in operator.outputs}
-    stack = [iter(outputs)]
+    stack = [iter([name for each in operators if each.kind == _OUTPUT for name in each.inputs])]
     path: list[Operator] = []
     seen: set[int] = set()
     while stack:
@@ -163,7 +164,7 @@ def _in_order(operators: Iterable[Operator], outputs: Sequence[str]) -> Iterator
                 yield path.pop()
 
 
-def _read_onnx(file: Path) -> tuple[dict[str, np.ndarray], list[Operator], list[str]]:
+def _read_onnx(file: Path) -> tuple[dict[str, np.ndarray], list[Operator]]:
     try:
         import onnx
         from onnx.reference import ReferenceEvaluator
@@ -178,7 +179,7 @@ def _read_onnx(file: Path) -> tuple[dict[str, np.ndarray], list[Operator], list[
     graph = model.graph
     versions = {each.domain: each.version for each in model.opset_import}
     arrays = {each.name: onnx.numpy_helper.to_array(each) for each in graph.initializer}
-    operators = []
+    operators = [Operator(_OUTPUT, [each.name for each in graph.output], [])]
     for node in graph.node:
         if node.op_type in _CONSTANT and all(name in arrays for name in node.input):
             values = ReferenceEvaluator(node, opsets=versions).run(
@@ -187,16 +188,16 @@ def _read_onnx(file: Path) -> tuple[dict[str, np.ndarray], list[Operator], list[
             arrays.update(zip(node.output, values, strict=True))
             continue
         kind = _KINDS.get(node.op_type, node.op_type)
-        operators.append(Operator(kind, list(node.input), list(node.output)))
-    return arrays, operators, [each.name for each in graph.output]
+        operators.append(Operator(kind, node.input, node.output))
+    return arrays, operators
 
 
-def _read_pir(content: bytes) -> tuple[dict[str, list[int]], list[Operator], list[str]]:
-    """Return the shapes of the weights by name, the operators, and the names of the outputs."""
+def _read_pir(content: bytes) -> tuple[dict[str, list[int]], list[Operator]]:
+    """Return the shapes of the weights by name, and the operators."""
     (region,) = json.loads(content)["program"]["regions"]
     names: dict[int, str] = {}
     shapes: dict[str, list[int]] = {}
-    operators, outputs = [], []
+    operators = []
     for entry in region["blocks"][0]["ops"]:
         made = entry["O"] if isinstance(entry["O"], list) else [entry["O"]]
         if entry["#"] == "p":  # a weight
@@ -206,16 +207,13 @@ def _read_pir(content: bytes) -> tuple[dict[str, list[int]], list[Operator], lis
             continue
         own = entry["#"].rpartition(".")[2]
         inputs = [names.get(each["%"], f"%{each['%']}") for each in entry.get("I", ())]
-        kind = _KINDS.get(own, own)
         if own == "batch_norm_":
             inputs = [inputs[at] for at in _OF_PIR_NORM]
-        if own == "fetch":
-            outputs += inputs
-        operators.append(Operator(kind, inputs, [f"%{each['%']}" for each in made]))
-    return shapes, operators, outputs
+        operators.append(Operator(_KINDS.get(own, own), inputs, [f"%{each['%']}" for each in made]))
+    return shapes, operators
 
 
-def _read_program(content: bytes) -> tuple[dict[str, list[int]], list[Operator], list[str]]:
+def _read_program(content: bytes) -> tuple[dict[str, list[int]], list[Operator]]:
     """Do the same as :func:`_read_pir` for the old form."""
     from paddle.base.proto import framework_pb2
 
@@ -231,17 +229,15 @@ def _read_program(content: bytes) -> tuple[dict[str, list[int]], list[Operator],
         for each in block.vars
         if each.persistable and each.name not in _NO_VALUES
     }
-    operators, outputs = [], []
+    operators = []
     for each in block.ops:
         inputs = {entry.parameter: list(entry.arguments) for entry in each.inputs}
         kind = _KINDS.get(each.type, each.type)
         order = _INPUTS.get(kind, sorted(inputs, key=lambda name: (name != "X", name)))
         made = [name for entry in each.outputs for name in entry.arguments]
         listed = [name for key in order for name in inputs.get(key, ())]
-        if each.type == "fetch":
-            outputs += listed
         operators.append(Operator(kind, listed, made))
-    return shapes, operators, outputs
+    return shapes, operators
 
 
 def _read_weights(content: bytes, shapes: Mapping[str, Sequence[int]]) -> dict[str, np.ndarray]:
@@ -280,7 +276,7 @@ def read_tensors(content: bytes) -> Iterator[np.ndarray]:
         (version,), (levels,), (inner,), (size,) = map(take, (np.uint32, np.uint64, np.uint32, np.uint32))
         if version or levels or inner:
             raise ValueError(f"byte {start} starts no tensor")
-        numbers = [(key, value) for key, value in fields(memoryview(take(np.uint8, int(size)).tobytes()))]
+        numbers = list(fields(memoryview(take(np.uint8, int(size)).tobytes())))
         dims = [value for key, value in numbers if key == _SIZE and isinstance(value, int)]
         kind = dict(numbers).get(_TYPE)
         if kind not in _TYPES:

@@ -85,10 +85,20 @@ class _Search:
             self._read_move(kind, inputs[0], outputs)
         elif kind == "combine":
             self.aliases[outputs[0]] = list(inputs)
-        elif kind in ("conv", "norm", "layer_norm", "rnn"):
-            getattr(self, f"_read_{kind}")(inputs, outputs[0])
+        elif kind == "conv":
+            bias = self.weight(inputs[2]) if len(inputs) > 2 else None
+            self._new(Unit("conv", inputs[1], self.array(inputs[1]), bias), outputs[0])
+        elif kind == "layer_norm":
+            factor, shift = map(self.array, inputs[1:3])
+            self._new(Unit("layer_norm", inputs[1], factor, shift), outputs[0])
+        elif kind == "norm":
+            self._read_norm(inputs, outputs[0])
+        elif kind == "rnn":
+            self._read_rnn(inputs, outputs[0])
         elif kind == "matmul":
-            self._read_matmul(inputs, outputs[0])
+            matrix = self.weight(inputs[1])
+            if matrix is not None and matrix.ndim == 2:
+                self._new(Unit("linear", inputs[1], matrix), outputs[0])
         elif kind in ("add", "multiply"):
             for value, name in (inputs[:2], inputs[1::-1]):
                 weight = self.weight(name)
@@ -109,10 +119,6 @@ class _Search:
         self.units.append(unit)
         self.makers[output] = unit
 
-    def _read_conv(self, inputs: Sequence[str], output: str) -> None:
-        bias = self.weight(inputs[2]) if len(inputs) > 2 else None
-        self._new(Unit("conv", inputs[1], self.array(inputs[1]), bias), output)
-
     def _read_norm(self, inputs: Sequence[str], output: str) -> None:
         norm = Norm(*map(self.array, inputs[1:5]))
         before = self.makers.get(inputs[0])
@@ -121,9 +127,6 @@ class _Search:
         else:
             before.norm = norm
             self.makers[output] = before
-
-    def _read_layer_norm(self, inputs: Sequence[str], output: str) -> None:
-        self._new(Unit("layer_norm", inputs[1], self.array(inputs[1]), self.array(inputs[2])), output)
 
     def _read_rnn(self, inputs: Sequence[str], output: str) -> None:
         """Read an LSTM: in Paddle one operator for all layers, in ONNX one for each."""
@@ -139,11 +142,6 @@ class _Search:
             pairs = zip(range(0, half, 2), range(half, len(arrays), 2), strict=True)
             cells = [arrays[at] for matrix, bias in pairs for at in (matrix, matrix + 1, bias, bias + 1)]
         self._new(Unit("rnn", names[0], cells[0], arrays=cells), output)
-
-    def _read_matmul(self, inputs: Sequence[str], output: str) -> None:
-        weight = self.weight(inputs[1])
-        if weight is not None and weight.ndim == 2:
-            self._new(Unit("linear", inputs[1], weight), output)
 
     def _read_factor(self, kind: str, value: str, name: str, weight: np.ndarray, output: str) -> None:
         """Read a weight that is added to a value or multiplied with it."""

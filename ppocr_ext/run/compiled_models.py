@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from paddle import nn
@@ -132,17 +133,11 @@ def model_to_evaluate(
         return model
     model.eval()
     engine = context.config.settings.eval_engine
+    faster = partial(faster_network, config=context.config, mode="Eval", samples=samples, engine=engine)
     if not isinstance(model, DistillationModel):
-        request = request or model.eval_request
-        return faster_network(model, request, context.config, "Eval", "the model", samples, engine=engine)
-    return model.using(
-        callers={
-            name: faster_network(
-                model.models[name], request, context.config, "Eval", name, samples, engine=engine
-            )
-            for name, request in model.eval_requests.items()
-        }
-    )
+        return faster(model, request or model.eval_request, name="the model")
+    requests = model.eval_requests.items()
+    return model.using(callers={name: faster(model.models[name], own, name=name) for name, own in requests})
 
 
 def _is_wanted(context: RunContext, network: nn.Layer, key: str) -> bool:
@@ -150,18 +145,15 @@ def _is_wanted(context: RunContext, network: nn.Layer, key: str) -> bool:
 
     If a named engine cannot, the log of process 0 says why.
     """
-    config = context.config
-    device = context.device
-    engine = getattr(config.settings, key)
+    settings = context.config.settings
+    engine = getattr(settings, key)
     if engine == NETWORK:
         return False
     reasons = [
-        f"Global.{each} needs the layers of the network"
-        for each in _WATCHED
-        if getattr(config.settings, each)
+        f"Global.{each} needs the layers of the network" for each in _WATCHED if getattr(settings, each)
     ]
-    if device != "cpu":
-        reasons.append(f"the run is on {device}, and engines compute on a CPU")
+    if context.device != "cpu":
+        reasons.append(f"the run is on {context.device}, and engines compute on a CPU")
     if not isinstance(network, BaseModel | DistillationModel):
         reasons.append(f"the network is a {type(network).__name__} that this package does not compile")
     if reasons and engine != AUTO and context.is_first:

@@ -14,6 +14,7 @@ from paddle import nn
 
 from ppocr_ext.errors import PPOCRExtError
 from ppocr_ext.modeling import build_backbone, build_model
+from ppocr_ext.modeling.backbones.conv_parts import reparameterized
 from ppocr_ext.modeling.head_request import HeadRequest
 
 OUTPUTS = [(name, key) for name in cases("backbone") for key in read_case(name)["arrays"]]
@@ -83,7 +84,7 @@ def test_the_deploy_form_is_equal(name):
     case, network = backbone_of(name)
     network.eval()
     before = {key: value.numpy().copy() for key, value in network.state_dict().items()}
-    deployed = network.reparameterize()
+    deployed = reparameterized(network)
     with paddle.no_grad():
         expected, found = network(image(case, 48, 96)).numpy(), deployed(image(case, 48, 96)).numpy()
     scale = np.abs(expected).max()

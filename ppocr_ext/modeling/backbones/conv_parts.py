@@ -310,10 +310,6 @@ class FoldableBackbone(nn.Layer):
 
     is_repped = False
 
-    def reparameterize(self: Network) -> Network:
-        """Return a copy for inference in which all branches are folded; see :func:`reparameterized`."""
-        return reparameterized(self)
-
     def rep(self) -> None:
         """Fold the branches of this network in place; PaddleOCR's export calls this method."""
         if not self.is_repped:

@@ -186,9 +186,7 @@ def _compare(model: ReleasedModel, network: paddle.nn.Layer, image_shape: tuple[
         LOG.warning("%s: its outputs were not compared with those of the network. %s", model.source, error)
         return
     images = text_inputs((2, *image_shape))
-    expected = engine.probabilities(images)
-    found = network(paddle.to_tensor(images)).numpy()
-    difference = distance(expected, found)
+    difference = distance(engine.probabilities(images), network(paddle.to_tensor(images)).numpy())
     LOG.info("%s: the largest difference of probabilities is %.1e", model.source, difference)
     if difference > _SAME:
         raise WeightsError(

@@ -196,20 +196,6 @@ def official(name: str) -> OfficialWeights:
     return entry
 
 
-def is_official(value: str) -> bool:
-    """Return True if ``value`` names official weights, and no file of weights has this path.
-
-    A folder of this name without a ``.pdparams`` does not count: PaddleX unpacks inference models to such folders.
-    """
-    here = Path(value)
-    return (
-        value in table()
-        and not here.is_file()
-        and not Path(f"{value}.pdparams").exists()
-        and not any(here.glob("*.pdparams"))
-    )
-
-
 def pin_file(weights: OfficialWeights) -> Path:
     """Return the file that stores the digest of the first file that was downloaded under this name."""
     return weights.file.with_suffix(".sha256")

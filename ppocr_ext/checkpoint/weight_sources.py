@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.checkpoint.official_weights import OfficialWeights, is_official, table
+from ppocr_ext.checkpoint.official_weights import OfficialWeights, table
 from ppocr_ext.inference.released import ReleasedModel, find_released
 
 if TYPE_CHECKING:
@@ -94,6 +94,8 @@ def find_source(value: str) -> OfficialWeights | ReleasedSource | None:
     prefix = value.removesuffix(".pdparams")
     if not value or Path(f"{prefix}.pdparams").is_file():
         return None
-    official = table()[value] if is_official(value) else None
+    # A folder without a .pdparams does not count: PaddleX unpacks inference models to folders of these names.
+    is_own = Path(value).is_file() or any(Path(value).glob("*.pdparams"))
+    official = None if is_own else table().get(value)
     model = find_released(value, by_name=official is not None and not official.is_here)
     return official if model is None else ReleasedSource(value, model)

@@ -99,9 +99,8 @@ def _print(result: Verification) -> None:
     """Print a row for each reader, what differs, and what could not be compared."""
     width = max(len(row.name) for row in result.rows)
     labelled = any(row.labelled for row in result.rows)
-    title = f"{'':<{width}}  images  largest difference  equal texts"
     print(f"compared with: {result.reference}; {result.rows[0].limits}")
-    print(f"{title}{'  accuracy' if labelled else ''}")
+    print(f"{'':<{width}}  images  largest difference  equal texts{'  accuracy' if labelled else ''}")
     for number, row in enumerate(result.rows):
         print(f"{row.name:<{width}}  {_cells(row, number == 0, labelled)}".rstrip())
     lines = [

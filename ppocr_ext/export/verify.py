@@ -185,7 +185,7 @@ class Comparer:
 
     def check(self, picture: Picture, expected: Output, output: Output, failure: str = "") -> None:
         """Add the output of the reader for an image to ``result``; ``failure`` is the reason if there is none."""
-        result = self.result
+        result, network = self.result, self.network
         result.images += 1
         difference = distance(expected.probabilities, output.probabilities)
         result.largest = max(result.largest, difference)
@@ -208,13 +208,10 @@ class Comparer:
                 f"{list(expected.probabilities.shape)})"
             )
         # With equal probabilities, only the dictionary can make another text.
-        elif self._decoded(output.probabilities) != output.text:
+        elif output.text != read(output.probabilities, network.charset, reorder=network.reorder).text:
             result.faults.append(
                 f"{where}: text {output.text!r}, expected {expected.text!r} for equal probabilities"
             )
-
-    def _decoded(self, probabilities: np.ndarray) -> str:
-        return read(probabilities, self.network.charset, reorder=self.network.reorder).text
 
     def add_batches(self, engine: Engine, images: Sequence[np.ndarray], any_width: bool) -> None:
         """Give the graph several images at once, and inputs of other widths, and compare.

@@ -96,9 +96,10 @@ def result_lines(inspection: Inspection, files: Files, trial: Trial) -> Iterator
     )
     yield from (f"  left out: {count:,} {reason}" for reason, count in files.left_out.most_common())
     yield from (f"note: {note}" for note in (*files.notes, trial.note) if note)
-    changed = [row for row in plan.decisions if row not in inspection.plan.decisions]
     yield from (
-        f"to fit into the memory: {row.key}: {row.value}{row.why and f' ({row.why})'}" for row in changed
+        f"to fit into the memory: {row.key}: {row.value}{row.why and f' ({row.why})'}"
+        for row in plan.decisions
+        if row not in inspection.plan.decisions
     )
     if "accuracy" in numbers:
         unknown = (

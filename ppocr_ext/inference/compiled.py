@@ -303,8 +303,11 @@ class CompiledNetwork:
             outputs = layer.weight.shape[0 if isinstance(layer, nn.Conv2D) else 1]
             counts.append(output.size * layer.weight.size // outputs)
 
-        layers = [each for each in self._network.sublayers() if isinstance(each, nn.Conv2D | nn.Linear)]
-        hooks = [each.register_forward_post_hook(count) for each in layers]
+        hooks = [
+            each.register_forward_post_hook(count)
+            for each in self._network.sublayers()
+            if isinstance(each, nn.Conv2D | nn.Linear)
+        ]
         try:
             self._probe((1, *image_shape))
         except Exception as error:  # the libraries raise any class

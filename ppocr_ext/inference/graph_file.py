@@ -19,7 +19,7 @@ from ppocr_ext.io.protobuf import fields
 from ppocr_ext.limits import read_at_most
 from ppocr_ext.messages import INSTALL_ONNX
 
-_MOST = 2 << 30  # bytes of a file
+MAX_MODEL_BYTES = 2 << 30  # protobuf has no longer messages
 # types of Paddle's VarType: float16, float32, float64, and integers
 _TYPES = {
     1: np.int16,
@@ -128,10 +128,11 @@ def read_graph(graph: Path, weights: Path | None) -> GraphFile:
         arrays, operators = _read_onnx(graph)
     else:
         read = _read_pir if graph.suffix == ".json" else _read_program
-        shapes, operators = read(read_at_most(graph, _MOST))
-        arrays = _read_weights(read_at_most(weights, _MOST), shapes)
-    kinds = {each.kind for each in operators}.intersection(_QUANTIZED)
-    if kinds or any(array.dtype in (np.int8, np.uint8) and array.ndim > 1 for array in arrays.values()):
+        shapes, operators = read(read_at_most(graph, MAX_MODEL_BYTES))
+        arrays = _read_weights(read_at_most(weights, MAX_MODEL_BYTES), shapes)
+    if any(each.kind in _QUANTIZED for each in operators) or any(
+        array.dtype in (np.int8, np.uint8) and array.ndim > 1 for array in arrays.values()
+    ):
         raise WeightsError(
             f"{graph}: its weights are quantized to integers, which cannot be trained. Fix: give the model in "
             f"float32 or float16.",
@@ -187,8 +188,7 @@ def _read_onnx(file: Path) -> tuple[dict[str, np.ndarray], list[Operator]]:
             )
             arrays.update(zip(node.output, values, strict=True))
             continue
-        kind = _KINDS.get(node.op_type, node.op_type)
-        operators.append(Operator(kind, node.input, node.output))
+        operators.append(Operator(_KINDS.get(node.op_type, node.op_type), node.input, node.output))
     return arrays, operators
 
 
@@ -234,9 +234,8 @@ def _read_program(content: bytes) -> tuple[dict[str, list[int]], list[Operator]]
         inputs = {entry.parameter: list(entry.arguments) for entry in each.inputs}
         kind = _KINDS.get(each.type, each.type)
         order = _INPUTS.get(kind, sorted(inputs, key=lambda name: (name != "X", name)))
-        made = [name for entry in each.outputs for name in entry.arguments]
         listed = [name for key in order for name in inputs.get(key, ())]
-        operators.append(Operator(kind, listed, made))
+        operators.append(Operator(kind, listed, [name for entry in each.outputs for name in entry.arguments]))
     return shapes, operators
 
 

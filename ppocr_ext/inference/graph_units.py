@@ -154,16 +154,16 @@ class _Search:
                 self._new(Unit("layer_norm", name, weight), output)
         elif maker is None or maker.kind == "rnn" or maker.bias is not None or maker.norm is not None:
             return
-        elif maker.kind != "affine" or weight.shape == (1,):
-            sizes = {"conv": maker.kernel.shape[0]}
-            if weight.size == sizes.get(maker.kind, maker.kernel.shape[-1]):
-                maker.bias = weight.reshape(-1)
-                before = self.factors.get(value)
-                if before is not None and before.kind == "conv" and before.affine is None:
-                    before.affine = (maker.kernel, maker.bias)
-                    self.units.remove(maker)
-                    maker = before
-                self.makers[output] = maker
+        elif (maker.kind != "affine" or weight.shape == (1,)) and (
+            weight.size == maker.kernel.shape[0 if maker.kind == "conv" else -1]
+        ):
+            maker.bias = weight.reshape(-1)
+            before = self.factors.get(value)
+            if before is not None and before.kind == "conv" and before.affine is None:
+                before.affine = (maker.kernel, maker.bias)
+                self.units.remove(maker)
+                maker = before
+            self.makers[output] = maker
 
 
 def _cell_of_onnx(kernel: np.ndarray, recurrent: np.ndarray, bias: np.ndarray) -> list[np.ndarray]:

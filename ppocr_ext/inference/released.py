@@ -20,7 +20,7 @@ import yaml
 from ppocr_ext.charset import Charset
 from ppocr_ext.errors import CharsetError, DataError, PPOCRExtError, WeightsError
 from ppocr_ext.inference.formats import CHARACTERS, INFERENCE_YML, MODEL_FILE, POLICY
-from ppocr_ext.inference.graph_file import read_tensors
+from ppocr_ext.inference.graph_file import MAX_MODEL_BYTES, read_tensors
 from ppocr_ext.inference.runners import GRAPH
 from ppocr_ext.io.protobuf import inner
 from ppocr_ext.io.resources import file_digest, find_dictionary, package_folder
@@ -28,7 +28,6 @@ from ppocr_ext.limits import MAX_CONFIG_BYTES, read_at_most
 from ppocr_ext.messages import LOG
 
 CLIENT_CACHE = "PADDLE_PDX_CACHE_HOME"  # the variable of the paddleocr 3 client
-_MAX_MODEL_BYTES = 2 << 30  # protobuf has no longer messages
 # The transforms that the paddleocr 3 client accepts in inference.yml.
 _TRANSFORMS = ("DecodeImage", "RecResizeImg", "MultiLabelEncode", "KeepKeys")
 # Field numbers of ONNX that lead to external data: graph, initializer; graph, node, attribute, tensor.
@@ -170,7 +169,7 @@ def find_released(
     try:
         metadata = _onnx_metadata(graph) if weights is None else {}
         if weights is not None:
-            for _ in read_tensors(read_at_most(weights, _MAX_MODEL_BYTES)):
+            for _ in read_tensors(read_at_most(weights, MAX_MODEL_BYTES)):
                 pass  # Paddle runs a truncated file without a word
     except (OSError, ValueError) as error:
         raise WeightsError(
@@ -198,8 +197,8 @@ def find_released(
     yml = next(
         (file for file in (graph.with_suffix(".yml"), graph.with_name(INFERENCE_YML)) if file.is_file()), None
     )
-    described = model if yml is None else _with_yml(model, yml)
-    return _with_dictionary(described, metadata.get(CHARACTERS), dictionary, row)
+    model = model if yml is None else _with_yml(model, yml)
+    return _with_dictionary(model, metadata.get(CHARACTERS), dictionary, row)
 
 
 def _find_by_name(name: str, dictionary: str | PathLike[str] | None) -> ReleasedModel | None:
@@ -253,9 +252,8 @@ def _find_graph(path: Path) -> Path | None:
 
 
 def _is_graph(file: Path) -> bool:
-    if file.suffix == ".json":
-        return file.name == GRAPH or file.with_suffix(".pdiparams").is_file()
-    return file.suffix in (".onnx", ".pdmodel")
+    is_json = file.name == GRAPH or (file.suffix == ".json" and file.with_suffix(".pdiparams").is_file())
+    return is_json or file.suffix in (".onnx", ".pdmodel")
 
 
 def _onnx_metadata(file: Path) -> dict[str, str]:
@@ -265,7 +263,7 @@ def _onnx_metadata(file: Path) -> dict[str, str]:
         OSError, ValueError: it cannot be read, is truncated, or is not ONNX.
         WeightsError: its weights are in other files, which its digest does not cover.
     """
-    message = memoryview(read_at_most(file, _MAX_MODEL_BYTES))
+    message = memoryview(read_at_most(file, MAX_MODEL_BYTES))
     if len(inner(message, 7)) != 1:
         raise ValueError("it has no graph")
     if any(inner(message, *path) for path in _EXTERNAL_DATA):

@@ -48,7 +48,6 @@ def compile_frozen(
     checkpoint = context.checkpoint
     callers = {}
     dtype = config.settings.teacher_dtype
-    asked = config.settings.teacher_engine
     state = None if checkpoint is None else checkpoint.train_state()
     before = dict((state and state.engines) or {})
     frozen = (
@@ -58,7 +57,7 @@ def compile_frozen(
         context, model, "teacher_engine"
     ):
         for name in frozen:
-            engine, kind = _engine_to_take(asked, before.get(name, AUTO), dtype)
+            engine, kind = _engine_to_take(config.settings.teacher_engine, before.get(name, AUTO), dtype)
             callers[name] = faster_network(
                 model.models[name],
                 model.train_requests[name],

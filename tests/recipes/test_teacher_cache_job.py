@@ -219,22 +219,14 @@ def test_another_process_ends_the_build_with_its_own_error(distill, tmp_path):
     assert len(shards(options.folder)) == 1
 
 
-@pytest.mark.parametrize(
-    ("option", "code"),
-    [("--top-k=3", "unserved_loss"), ("--model=Student", "no_frozen_model"), ("--views=0", "bad_value")],
-)
-def test_what_cannot_be_built_is_refused(distill, tmp_path, option, code, capsys):
-    file = tmp_path / "c.yml"
-    file.write_text(yaml.safe_dump(distill(tmp_path).thaw()))
-    assert main(["cache-teacher", "-c", str(file), "--output", str(tmp_path / "cache"), option]) == 2
-    assert f"[{code}]" in capsys.readouterr().err
-    assert not (tmp_path / "cache").exists()
-
-
-def test_the_command_estimates_builds_and_says_how_to_use_it(distill, tmp_path, capsys):
+def test_the_command_refuses_estimates_builds_and_says_how_to_use_it(distill, tmp_path, capsys):
     file, folder = tmp_path / "c.yml", tmp_path / "cache"
     file.write_text(yaml.safe_dump(distill(tmp_path).thaw()))
     command = ["cache-teacher", "-c", str(file), "--output", str(folder), "--views", "1", "--processes", "1"]
+    refused = {"--top-k=3": "unserved_loss", "--model=Student": "no_frozen_model", "--views=0": "bad_value"}
+    for option, code in refused.items():
+        assert main([*command, option]) == 2
+        assert f"[{code}]" in capsys.readouterr().err and not folder.exists()
     assert main([*command, "--estimate"]) == 0
     assert "24 entries" in capsys.readouterr().out and not folder.exists()
     assert main(command) == 0

@@ -55,17 +55,12 @@ def test_an_image_that_memory_does_not_suffice_for_fails_alone(run, images, monk
     assert content([found[0], *found[2:]]) == [expected[0], *expected[2:]]
 
 
-@pytest.mark.parametrize("engine", [None, "onnx", "paddle"])
-def test_an_exported_folder_reads_the_same(run, exported, images, engine):
-    recognizer = Recognizer(exported, engine=engine, threads=1)
-    assert recognizer.engine == (engine or "onnx")
-    assert content(recognizer.read(images)) == content(Recognizer(run).read(images))
-
-
-def test_a_run_reads_the_same_compiled(run, images):
-    recognizer = Recognizer(run, engine="paddle", threads=1)
-    assert content(recognizer.read(images)) == content(Recognizer(run).read(images))
-    assert recognizer.engine == "paddle"
+def test_an_exported_folder_and_a_compiled_run_read_the_same(run, exported, images):
+    expected = content(Recognizer(run).read(images))
+    for source, engine in ((exported, None), (exported, "onnx"), (exported, "paddle"), (run, "paddle")):
+        recognizer = Recognizer(source, engine=engine, threads=1)
+        assert recognizer.engine == (engine or "onnx")
+        assert content(recognizer.read(images)) == expected
 
 
 def test_an_onnx_file_reads_the_same_also_without_its_folder(run, exported, images, tmp_path):
@@ -209,16 +204,14 @@ def damaged(exported, folder, **changes):
 def test_an_export_that_is_not_as_it_was_is_refused(exported, tmp_path):
     for number, name in enumerate(("inference.onnx", "inference.pdiparams", "charset.txt")):
         folder = damaged(exported, tmp_path / str(number))
+        engine = "paddle" if name.endswith("pdiparams") else "onnx"
         (folder / name).write_bytes((folder / name).read_bytes()[:-7])
         with raises_code(WeightsError, "digest_mismatch", folder / name):
-            Recognizer(folder, engine="paddle" if name.endswith("pdiparams") else "onnx")
+            Recognizer(folder, engine=engine)
         (folder / name).unlink()
-        with raises_code(
-            DataError if name == "charset.txt" else WeightsError,
-            "unreadable_file" if name == "charset.txt" else "missing_file",
-            folder / name,
-        ):
-            Recognizer(folder, engine="paddle" if name.endswith("pdiparams") else "onnx")
+        missing = (DataError, "unreadable_file") if name == "charset.txt" else (WeightsError, "missing_file")
+        with raises_code(*missing, folder / name):
+            Recognizer(folder, engine=engine)
 
 
 @pytest.mark.parametrize(
@@ -241,22 +234,18 @@ def test_a_description_of_another_form_is_refused(exported, tmp_path, changes, c
             Recognizer(folder)
 
 
-def test_an_exported_onnx_file_without_its_dictionary_is_refused(exported, tmp_path):
-    model = onnx.load(str(exported / "inference.onnx"))
-    kept = {entry.key: entry.value for entry in model.metadata_props if entry.key != "character"}
-    onnx.helper.set_model_props(model, kept)
-    onnx.save(model, str(tmp_path / "other.onnx"))
-    with raises_code(WeightsError, "not_exported", "other.onnx", "character"):
-        Recognizer(tmp_path / "other.onnx", trust_model=True)
-
-
-def test_an_onnx_file_of_another_dictionary_is_refused(exported, images, tmp_path):
-    model = onnx.load(str(exported / "inference.onnx"))
+def test_an_onnx_file_with_another_dictionary_or_none_is_refused(exported, images, tmp_path):
+    model, other = onnx.load(str(exported / "inference.onnx")), tmp_path / "other.onnx"
     entries = {entry.key: entry.value for entry in model.metadata_props}
     onnx.helper.set_model_props(model, {**entries, "character": "a\nb\nc"})
-    onnx.save(model, str(tmp_path / "other.onnx"))
+    onnx.save(model, str(other))
     with raises_code(WeightsError, "charset_mismatch", 11, 4):
-        Recognizer(tmp_path / "other.onnx", trust_model=True).read(images)
+        Recognizer(other, trust_model=True).read(images)
+    del entries["character"]
+    onnx.helper.set_model_props(model, entries)
+    onnx.save(model, str(other))
+    with raises_code(WeightsError, "not_exported", "other.onnx", "character"):
+        Recognizer(other, trust_model=True)
 
 
 def test_options_that_the_source_does_not_take(run, exported, images):
@@ -281,15 +270,16 @@ def test_options_that_the_source_does_not_take(run, exported, images):
         recognizer.read(5)
 
 
-@pytest.mark.parametrize("name", ["nowhere", "best_accuracy.pdparams", "config.yaml"])
-def test_a_source_that_is_none(run, name):
-    with raises_code(
-        ConfigError if name.endswith("yaml") else DataError,
-        {"nowhere": "missing_file", "best_accuracy.pdparams": "not_a_recogniser"}.get(
-            name, "unreadable_file"
-        ),
-        name,
-    ):
+@pytest.mark.parametrize(
+    ("name", "kind", "code"),
+    [
+        ("nowhere", DataError, "missing_file"),
+        ("best_accuracy.pdparams", DataError, "not_a_recogniser"),
+        ("config.yaml", ConfigError, "unreadable_file"),
+    ],
+)
+def test_a_source_that_is_none(run, name, kind, code):
+    with raises_code(kind, code, name):
         Recognizer(run / name)
 
 

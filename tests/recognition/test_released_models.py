@@ -268,8 +268,6 @@ def test_a_real_model_reads_a_drawn_line(row):
 
 def test_real_detectors_beside_a_real_recogniser_are_refused():
     folder = real_release("PP-OCRv6_small_rec", "rapidocr").graph.parent
-    with raises_code(WeightsError, "several_models", folder):
-        find_released(folder)
     others = [file for file in folder.glob("*.onnx") if "_rec_" not in file.name]
     assert others
     for file in others:

@@ -121,5 +121,5 @@ def memory_limit() -> int:
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for name in ("memory.max", "memory/memory.limit_in_bytes"):  # of cgroups 2 and 1; "max" means none
         with suppress(OSError, ValueError):
-            limits.append(int(Path("/sys/fs/cgroup", name).read_text(encoding="ascii")))
+            limits.append(int(read_at_most(Path("/sys/fs/cgroup", name), 1 << 16)))
     return min(limits)

@@ -77,3 +77,12 @@ def cache_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PPOCR_EXT_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture
+def no_released_models(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Find no released model on this machine but those that a test puts there."""
+    from ppocr_ext.inference import released
+
+    monkeypatch.setattr(released, "released_packages", lambda: ())
+    monkeypatch.setenv(released.CLIENT_CACHE, str(tmp_path_factory.mktemp("paddlex")))

@@ -130,10 +130,10 @@ class _Search:
 
     def _read_rnn(self, inputs: Sequence[str], output: str) -> None:
         """Read an LSTM: in Paddle one operator for all layers, in ONNX one for each."""
-        names = [name for each in inputs[1:4] for name in self.aliases.get(each, [each])]
+        names = [name for each in inputs[1:] for name in self.aliases.get(each, [each])]
         arrays = [array for name in names if (array := self.weight(name)) is not None]
-        if len(arrays) == 3 and arrays[0].ndim == 3:
-            cells = [array for cell in zip(*arrays, strict=True) for array in _cell_of_onnx(*cell)]
+        if arrays and arrays[0].ndim == 3:  # ONNX; after these, it may have the first state
+            cells = [array for cell in zip(*arrays[:3], strict=True) for array in _cell_of_onnx(*cell)]
             if self.units and self.units[-1].kind == "rnn":
                 self.units[-1].arrays += cells
                 return

@@ -17,6 +17,7 @@ from ppocr_ext.first_run.bases import Base, covering_weights, open_base, small_b
 from ppocr_ext.first_run.config_text import Data, config_text
 from ppocr_ext.first_run.decisions import Facts, Plan
 
+pytestmark = pytest.mark.usefixtures("no_released_models")
 WORDS = Facts(
     5_000, dict.fromkeys("abcdefgh", 100), [2, 6, 12, 14, 15], {n: n + 2 for n in range(1, 16)}, [1, 3, 6]
 )

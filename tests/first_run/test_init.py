@@ -24,6 +24,7 @@ from ppocr_ext.data.label_file import read_label_file, write_label_file
 from ppocr_ext.first_run import decisions, trial, writing
 from ppocr_ext.inference import released
 
+pytestmark = pytest.mark.usefixtures("no_released_models")
 __all__ = ["captchas", "tiny"]
 PACKAGES = released.released_packages()  # tests have none, see conftest.py
 

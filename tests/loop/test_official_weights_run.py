@@ -24,6 +24,7 @@ from ppocr_ext.io.resources import CACHE_VARIABLE, file_digest
 from ppocr_ext.run.model_setup import official_records, require_recorded
 from ppocr_ext.run.run import Run, build_network
 
+pytestmark = pytest.mark.usefixtures("no_released_models")
 NAME = "PP-OCRv5_mobile_rec"
 
 

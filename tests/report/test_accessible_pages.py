@@ -54,8 +54,10 @@ def init(folder: Path, text: str = "12") -> str:
     counts = {"train": 10, "val": 2, "test": 0, "general": 0}
     files = SimpleNamespace(counts=counts, left_out=Counter(), notes=[], val=Data(folder, None), general=None)
     cards = [SampleCard(text, "9", 0.5, False)]
-    trial = SimpleNamespace(numbers={"judged": 8}, look=b"PNG", doubtful=cards, note=text)
-    return page_text(inspect_data(folder), files, trial)  # type: ignore[arg-type]
+    inspection = inspect_data(folder)
+    numbers = {"judged": 8}
+    trial = SimpleNamespace(plan=inspection.plan, numbers=numbers, look=b"PNG", doubtful=cards, note=text)
+    return page_text(inspection, files, trial)  # type: ignore[arg-type]
 
 
 def sanity(folder: Path, text: str = "ctc") -> str:

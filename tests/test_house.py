@@ -16,14 +16,14 @@ from ppocr_ext import errors
 MODULES = house.modules()
 # A change that needs more raises them in its own commit, and says what for.
 MOST = {
-    "working statements": 21_991,
-    "all statements": 27_846,
-    "tokens": 308_247,
-    "files": 238,
-    "lines of tests": 39_545,
-    "lines of tools": 5_496,
-    "words of English prose": 19_972,
-    "words of tables": 6_611,
+    "working statements": 22_876,
+    "all statements": 28_960,
+    "tokens": 321_263,
+    "files": 247,
+    "lines of tests": 40_690,
+    "lines of tools": 5_707,
+    "words of English prose": 20_870,
+    "words of tables": 6_848,
     "pages": 15,
 }
 ERRORS = {

@@ -91,7 +91,8 @@ def take_steps(network: str, fused: bool, batch: int, rounds: int) -> dict[str, 
         norm._momentum = (
             0.0  # with the statistics of these images, numbers stay of the size that trained networks have
         )
-    model(images, data=data[1:])
+    with paddle.no_grad():
+        model(images, data=data[1:])
     if fused:
         model.eval()
         fuse_in_place(model)

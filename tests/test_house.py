@@ -21,9 +21,9 @@ MOST = {
     "tokens": 321_263,
     "files": 247,
     "lines of tests": 40_690,
-    "lines of tools": 5_707,
-    "words of English prose": 20_870,
-    "words of tables": 6_848,
+    "lines of tools": 5_708,
+    "words of English prose": 20_960,
+    "words of tables": 6_920,
     "pages": 15,
 }
 ERRORS = {

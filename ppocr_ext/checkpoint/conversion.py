@@ -1,4 +1,4 @@
-"""Turn a released inference model into weights of the network that trains: ``NAME.pdparams`` with official names."""
+"""Turn a released inference model into weights of the network that trains, with ``fused: true``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ppocr_ext.modeling.backbones.conv_parts import FrameBackbone
 from ppocr_ext.modeling.restore import Match, Unit, fill, match_units
 from ppocr_ext.registry import BACKBONES
 
-_SAME = 1e-3  # the largest difference of probabilities; released models differed by 4e-5 (docs/results.md)
+_SAME = 1e-3  # the largest difference of probabilities; those of docs/results.md differed by 8e-6 at most
 _MAX_FACTS = 1000  # bytes of the description of a conversion
 _FORMAT = 1  # of the files of conversions; a change converts again
 

@@ -22,7 +22,7 @@ examples:
   ppocr-ext init photos                             # look at photos/, and write my/config.yml
   ppocr-ext init photos --dry                       # only look; nothing is written
   ppocr-ext init photos --base output/run           # begin with a run of yours: says how much of val it reads already
-  ppocr-ext init photos --base PP-OCRv5_mobile_rec  # the same with official weights (ppocr-ext weights get NAME)
+  ppocr-ext init photos --base PP-OCRv6_small_rec   # the same with an official model (ppocr-ext weights list)
   ppocr-ext init photos --out student --distill my/run small    # a small student, taught by the run my/run
 
 DATA is a folder with images and their texts, as labelling tools and datasets write it: PPOCRLabel, CSV, JSON lines,
@@ -44,7 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("data", type=Path, metavar="DATA", help="folder with images and their texts")
     add("--out", type=Path, default=Path("my"), metavar="DIR", help="folder to write to (my)")
-    add("--base", metavar="NAME", help="official weights, a run or a checkpoint to begin with")
+    add(
+        "--base",
+        metavar="NAME",
+        help="name or folder of an official model, a run or a checkpoint to begin with",
+    )
     add(
         "--distill",
         nargs=2,

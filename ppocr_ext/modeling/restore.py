@@ -37,7 +37,7 @@ class Norm(NamedTuple):
 
 @dataclass(eq=False)
 class Unit:
-    """A layer with weights in a graph; see :func:`ppocr_ext.inference.graph_units.units_of`.
+    """A layer with weights in a graph; see :func:`ppocr_ext.inference.graph_units.read_units`.
 
     Attributes:
         kind: a key of ``_KINDS``. An affine has one factor and one shift for all channels.
@@ -65,7 +65,7 @@ class Match(NamedTuple):
     """The layers of a network with the units of a graph.
 
     Attributes:
-        pairs: name, layer and unit, in the order of the data. A BatchNorm behind a convolution has the same unit.
+        pairs: name, layer and unit, in the order of the data; a BatchNorm behind a convolution has a unit of its own.
         problem: the first layer or unit that does not fit; empty if all fit.
     """
 

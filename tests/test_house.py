@@ -16,12 +16,12 @@ from ppocr_ext import errors
 MODULES = house.modules()
 # A change that needs more raises them in its own commit, and says what for.
 MOST = {
-    "working statements": 22_876,
-    "all statements": 28_960,
-    "tokens": 321_263,
+    "working statements": 22_878,
+    "all statements": 28_962,
+    "tokens": 321_277,
     "files": 247,
-    "lines of tests": 40_690,
-    "lines of tools": 5_708,
+    "lines of tests": 40_731,
+    "lines of tools": 5_735,
     "words of English prose": 20_960,
     "words of tables": 6_920,
     "pages": 15,

@@ -100,6 +100,8 @@ def match_units(network: nn.Layer, units: Iterable[Unit], image_shape: tuple[int
                 unit, norm = _with_norm(unit)
             elif unit.kind == "conv":
                 unit = _folded(unit)
+                if layer.bias is None:
+                    return Match(pairs, f"{name}: it has no bias, but {found} has one")
         pairs.append((name, layer, unit))
     found = next(left, None)
     return Match(pairs, "" if found is None else f"the network has no layer for {found}")

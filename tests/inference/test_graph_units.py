@@ -1,15 +1,19 @@
 """Every network of the docs survives a round trip: exported, read back, filled into a new network, trained."""
 
 import numpy as np
+import onnx
 import paddle
 import pytest
 from error_codes import raises_code
+from onnx import helper, numpy_helper
+from paddle import nn
 from released import randomise, shipped_network, write_network
 
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.inference.comparison import text_inputs
 from ppocr_ext.inference.formats import convert_graph
 from ppocr_ext.inference.graph_units import read_units
+from ppocr_ext.inference.runners import open_onnxruntime
 from ppocr_ext.modeling.restore import fill, match_units
 
 WIDTH = 96
@@ -80,3 +84,44 @@ def test_files_that_do_not_belong_together_are_refused(tmp_path):
     for file in (other / "inference.pdiparams", truncated):
         with raises_code(WeightsError, "damaged_file"):
             read_units(tmp_path / "inference.json", file)
+
+
+def small_graph(file, steps):
+    """Write an ONNX graph: a convolution with a bias, then the steps, each an operator and its weights."""
+    draw = np.random.default_rng(5)
+    weights = {"kernel": draw.normal(size=(4, 3, 3, 3)), "bias": draw.normal(size=4)}
+    nodes = [helper.make_node("Conv", ["x", "kernel", "bias"], ["y0"])]
+    for number, (operator, arrays) in enumerate(steps):
+        names = [f"w{number}_{each}" for each in range(len(arrays))]
+        weights |= dict(zip(names, arrays, strict=True))
+        nodes.append(helper.make_node(operator, [f"y{number}", *names], [f"y{number + 1}"]))
+    floats = {name: np.asarray(array, np.float32) for name, array in weights.items()}
+    images = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1, 3, 8, 8])
+    output = helper.make_tensor_value_info(f"y{len(steps)}", onnx.TensorProto.FLOAT, [1, 4, 6, 6])
+    tensors = [numpy_helper.from_array(array, name) for name, array in floats.items()]
+    graph = helper.make_graph(nodes, "small", [images], [output], tensors)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), str(file))
+    return file
+
+
+NORM = ("BatchNormalization", ([1.5, 0.5, 2, 1], [0.1, 0, -1, 0.3], [1, -2, 0, 0.5], [1, 2, 0.5, 1]))
+
+
+@pytest.mark.parametrize(
+    ("steps", "bias"), [([NORM], False), ([NORM], None), ([("Mul", ([2.0],)), ("Add", ([3.0],)), NORM], None)]
+)
+def test_biases_affines_and_norms_keep_their_order(tmp_path, steps, bias):
+    file = small_graph(tmp_path / "small.onnx", steps)
+    layers = nn.Sequential(nn.Conv2D(3, 4, 3, bias_attr=bias), nn.BatchNorm2D(4))
+    match = match_units(layers, read_units(file, None), (3, 8, 8))
+    assert match.problem == ""
+    fill(match.pairs)
+    images = np.random.default_rng(6).normal(size=(1, 3, 8, 8)).astype(np.float32)
+    (expected,) = open_onnxruntime([file])({"x": images})
+    np.testing.assert_allclose(layers(paddle.to_tensor(images)).numpy(), expected, atol=1e-5)
+
+
+def test_layers_of_other_shapes_or_without_a_bias_do_not_fit(tmp_path):
+    units = read_units(small_graph(tmp_path / "small.onnx", []), None)
+    for other in (nn.Conv2D(3, 3, 3), nn.Conv2D(3, 4, 3, bias_attr=False), nn.Linear(8, 36)):
+        assert match_units(nn.Sequential(other), units, (3, 8, 8)).problem != ""

@@ -22,8 +22,8 @@ MOST = {
     "files": 247,
     "lines of tests": 40_731,
     "lines of tools": 5_735,
-    "words of English prose": 20_960,
-    "words of tables": 6_920,
+    "words of English prose": 21_000,
+    "words of tables": 6_980,
     "pages": 15,
 }
 ERRORS = {

@@ -26,7 +26,7 @@ from ppocr_ext.checkpoint.weights import load_weights  # noqa: E402
 from ppocr_ext.config import load  # noqa: E402
 from ppocr_ext.config.derive import with_class_counts  # noqa: E402
 from ppocr_ext.config.global_keys import NETWORK  # noqa: E402
-from ppocr_ext.inference.released import ReleasedModel, find_released  # noqa: E402
+from ppocr_ext.inference.released import find_released  # noqa: E402
 from ppocr_ext.inference.runners import NetworkEngine  # noqa: E402
 from ppocr_ext.io.resources import config_root  # noqa: E402
 from ppocr_ext.modeling import build_model  # noqa: E402
@@ -72,8 +72,10 @@ print("\\n" + json.dumps([[text, float(score)] for text, score in readings]))
 """
 
 
-def network_of(model: ReleasedModel, policy: WidthPolicy) -> Recognizer:
-    """Return the network that a training begins with, as a recogniser."""
+def network_of(place: str, policy: WidthPolicy) -> Recognizer:
+    """Return the network that a training begins with, as a recogniser; `Recognizer` has read the model already."""
+    model = find_released(place)
+    assert model is not None
     made = conversion_of(model)
     charset = model.charset(made.classes)
     config = with_class_counts(load(config_root() / made.config), charset)
@@ -95,7 +97,7 @@ def main() -> None:
     recognizer = Recognizer(args.model, trust_model=args.trust_model)
     images = [str(image.place) for image in list_images(args.images).images]
     if args.client == NETWORK:
-        network = network_of(find_released(args.model), recognizer.policy)
+        network = network_of(args.model, recognizer.policy)
         theirs = [(reading.text, reading.confidence) for reading in network.read(images)]
     else:
         words = [args.python, "-c", LOOP.format(client=CLIENTS[args.client]), args.model, args.name]

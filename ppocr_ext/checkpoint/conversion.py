@@ -110,7 +110,7 @@ def convert(model: ReleasedModel, file: Path, *, trusted: bool = False) -> Conve
     linear = next((unit for unit in reversed(units) if unit.kind == "linear"), None)
     if linear is None:
         raise WeightsError(
-            f"{model.graph} has no classifier, so it is no text recogniser. Fix: give a model such as "
+            f"{model.graph} has no classifier, so it is not a text recogniser. Fix: give a model such as "
             "PP-OCRv6_small_rec.",
             code="not_a_recogniser",
         )

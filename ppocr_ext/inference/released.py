@@ -298,7 +298,7 @@ def _with_yml(model: ReleasedModel, file: Path) -> ReleasedModel:
         raise _bad_yml(file, f"{type(error).__name__}: {error}") from error
     if decoder != "CTCLabelDecode":
         raise DataError(
-            f"{file}: {name or 'this model'} is no CTC recogniser (PostProcess.name: {decoder}, expected "
+            f"{file}: {name or 'this model'} is not a CTC recogniser (PostProcess.name: {decoder}, expected "
             f"CTCLabelDecode). Fix: give a recogniser of text lines, such as PP-OCRv6_small_rec.",
             code="not_a_recogniser",
         )

@@ -20,7 +20,7 @@ MOST = {
     "all statements": 28_962,
     "tokens": 321_277,
     "files": 247,
-    "lines of tests": 40_731,
+    "lines of tests": 40_753,
     "lines of tools": 5_737,
     "words of English prose": 21_000,
     "words of tables": 6_980,

@@ -20,12 +20,14 @@ from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.checkpoint.conversion import conversion_of, convert
 from ppocr_ext.checkpoint.weight_sources import ReleasedSource, find_source
 from ppocr_ext.checkpoint.weights import load_weights
+from ppocr_ext.config import load
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.inference import released
 from ppocr_ext.inference.comparison import text_inputs
 from ppocr_ext.inference.formats import convert_graph
 from ppocr_ext.inference.released import find_released
-from ppocr_ext.io.resources import CACHE_VARIABLE
+from ppocr_ext.io.resources import CACHE_VARIABLE, find_config
+from ppocr_ext.run.host_config import complete
 
 SHAPE = (3, 48, 320)
 NAME = "PP-OCRv6_tiny_rec"
@@ -146,3 +148,23 @@ def test_a_name_is_found_in_the_cache_of_the_client(folder, tmp_path, monkeypatc
 def test_a_real_model_computes_the_same(tmp_path):
     model = real_release("PP-OCRv6_small_rec", "rapidocr")  # its digest is known: it is compared
     assert convert(model, tmp_path / "real.pdparams").classes == 18_710
+
+
+@pytest.mark.parametrize(
+    ("values", "fused"),
+    [
+        ({"Architecture.Models.Student.pretrained": "MODEL"}, [None, True]),
+        ({"Global.pretrained_model": "MODEL"}, [None, True]),
+        ({"Global.pretrained_model": "MODEL", "Global.checkpoints": "run/latest"}, [None, None]),
+        ({"Architecture.Models.Teacher.pretrained": "MODEL"}, [True, None]),
+        ({"Global.pretrained_model": ""}, [None, None]),
+    ],
+)
+def test_a_network_with_such_weights_is_fused_unless_its_checkpoint_decides(folder, values, fused):
+    none = {f"Architecture.Models.{name}.pretrained": None for name in ("Teacher", "Student")}
+    given = {key: str(folder) if value == "MODEL" else value for key, value in values.items()}
+    config = load([find_config("configs/pp-ocr/distill_v6_medium_to_small.yml")]).with_values(
+        {**none, **given}
+    )
+    models = complete(config, Charset(CHARACTERS)).at("Architecture.Models")
+    assert [models[name].get("fused") for name in ("Teacher", "Student")] == fused

@@ -23,7 +23,7 @@ from ppocr_ext.config.node import PlaceKind, dotted
 from ppocr_ext.messages import did_you_mean, near_match
 from ppocr_ext.modeling import BaseModel, DistillationModel
 from ppocr_ext.modeling.backbones import SVTRNet
-from ppocr_ext.modeling.heads import CTCHead, MultiHead, SARHead
+from ppocr_ext.modeling.heads import CTCHead, InferenceModel, MultiHead, SARHead
 from ppocr_ext.modeling.heads.multi_head import ctc_branch_keys, nrtr_branch_keys
 from ppocr_ext.modeling.models import model_keys
 from ppocr_ext.modeling.necks import ENCODERS, SequenceEncoder
@@ -106,7 +106,8 @@ def _check_model(check: ConfigCheck, path: Path) -> None:
         if not options:
             # a sub-model needs no head if losses read its features
             without_head = path != ("Architecture",) and check.at(*path, "return_all_feats") is True
-            needed = part == "Backbone" or part == "Head" and not without_head
+            inference = check.at(*path, "Head", "name") == InferenceModel.__name__
+            needed = part == "Backbone" and not inference or part == "Head" and not without_head
             if needed and check.at(*where) in (None, {}):
                 check.error(
                     where,
@@ -121,6 +122,13 @@ def _check_model(check: ConfigCheck, path: Path) -> None:
             _check_encoder(check, where, "encoder_type", ("name",))
         elif component is not None:
             check.check_keys(where, component, options, injected=_GIVEN, extra=("name",))
+        if component is InferenceModel and check.at(*path, "freeze_params") is not True:
+            check.error(
+                (*where, "name"),
+                "inference_is_trained",
+                "an inference model only teaches, in a sub-model with `freeze_params: true`. Fix: set that; to train "
+                "one, name its network, or begin with `ppocr-ext init --base`.",
+            )
     if (
         check.at(*path, "Backbone", "name") == SVTRNet.__name__
         and check.at(*path, "Head", "name") == MULTI_HEAD

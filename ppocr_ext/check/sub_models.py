@@ -10,6 +10,7 @@ from ppocr_ext.base.parts import LIST_LOSSES
 from ppocr_ext.check.config_check import ConfigCheck, Path
 from ppocr_ext.config import Config, named_items
 from ppocr_ext.errors import PPOCRExtError
+from ppocr_ext.modeling.heads import InferenceModel
 from ppocr_ext.registry import LOSSES
 
 ALLOW_UNTRAINED = "allow_untrained_teacher"
@@ -42,6 +43,11 @@ def untrained(name: str) -> str:
 def is_frozen(check: ConfigCheck, name: Any) -> bool:
     """Return True for a sub-model with ``freeze_params: true``."""
     return check.at("Architecture", "Models", str(name), "freeze_params") is True
+
+
+def is_inference_model(check: ConfigCheck, name: Any) -> bool:
+    """Return True for a sub-model that is an inference model as it is."""
+    return check.at("Architecture", "Models", str(name), "Head", "name") == InferenceModel.__name__
 
 
 def check_sub_models(check: ConfigCheck) -> None:
@@ -86,6 +92,14 @@ def _check_part(check: ConfigCheck, loss: Any, path: Path) -> set[str]:
     pairs = listed(check.at(*path, "model_name_pairs"))
     for pair in pairs if all(isinstance(each, tuple) for each in pairs) else (pairs,):
         reached |= set(map(str, pair[:1] if getattr(loss, "detaches", False) else pair))
+        taught_by = [each for each in map(str, pair) if is_inference_model(check, each)]
+        if taught_by and getattr(loss, "reads_raw_logits", False):
+            check.error(
+                (*path, "model_name_pairs"),
+                "unsupported_teacher",
+                f"{path[-1]} needs raw logits, but the inference model {taught_by[0]} has probabilities only. Fix: use "
+                f"CTCFrameKDLoss, or MaskedDKDLoss with `dis_head: ctc`.",
+            )
         is_swapped = len(pair) == 2 and is_frozen(check, pair[0]) and not is_frozen(check, pair[1])
         if is_swapped and not getattr(loss, "symmetric", False):
             report = check.error if _is_ours(loss) else check.warning

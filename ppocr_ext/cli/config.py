@@ -200,7 +200,7 @@ def dry_check(
         return [], {}
     choose_device(whole)
     modes = _modes(whole, role)
-    model = build_network(whole)
+    model = build_network(whole, charset)
     issues = dry_step(whole, charset, host, model, modes, whole.settings.seed, say)
     modes = [] if any(issue.level == "error" for issue in issues) else modes
     return issues, {mode: count_frames(model, whole, mode) for mode in modes}

@@ -75,6 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--test", action="store_true", help="also take a part for a test, which no training sees")
     add("--seed", type=int, default=1, metavar="N", help="of the split and of what is drawn (1)")
     add("--force", action="store_true", help="write the files anew if DIR is there")
+    add("--trust-model", action="store_true", help="run a teacher that is an inference model unknown to us")
     add("--dry", action="store_true", help="only look and decide; write nothing")
     add("--json", action="store_true", help="print the result as JSON; all else goes to standard error")
     add_host_argument(parser)
@@ -102,6 +103,7 @@ def run(args: argparse.Namespace) -> int:
         redo_split=args.split,
         test=args.test,
         seed=args.seed,
+        trust_model=args.trust_model,
     )
     _say(args, (*finding_lines(inspection), "decisions:", *map(fit, decision_lines(inspection))))
     content = inspection.to_json()

@@ -15,6 +15,7 @@ from ppocr_ext.checkpoint.weight_sources import ReleasedSource, find_source
 from ppocr_ext.config import Config, load, resolve_charset
 from ppocr_ext.errors import DataError, PPOCRExtError
 from ppocr_ext.host.locate import locate_host
+from ppocr_ext.inference.released import ReleasedModel
 from ppocr_ext.io.resources import config_root, find_config, find_file, shipped_dictionaries
 from ppocr_ext.limits import read_text
 from ppocr_ext.messages import setting
@@ -41,6 +42,7 @@ class Base:
         sections: ``Architecture``, and ``Loss`` if it is another one too, if no file has them.
         missing: official weights that are not on this machine.
         is_released: the weights are an inference model, which reads lines of any width.
+        teacher: the dictionary of the teacher of a distillation.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Base:
     sections: Mapping[str, Any] | None = None
     missing: tuple[str, ...] = ()
     is_released: bool = False
+    teacher: Charset | None = None
 
     @property
     def is_distillation(self) -> bool:
@@ -114,19 +117,26 @@ def open_base(name: str, out: Path) -> Base:
     )
 
 
-def open_distillation(teacher: str, student: str, out: Path) -> Base:
+def open_distillation(teacher: str, student: str, out: Path, trusted: bool = False) -> Base:
     """Return the base that ``--distill TEACHER STUDENT`` names.
 
     Args:
-        teacher: as ``name`` of :func:`open_base`.
+        teacher: as ``name`` of :func:`open_base`. An inference model teaches as it is.
         student: the same, or ``"small"`` for a small network from nothing.
         out: the folder of the config that is written.
+        trusted: run an inference model that we do not know.
 
     Raises:
         PPOCRExtError: one of them cannot be used.
     """
     taught = small_base("student.yml", "0.32 M") if student == "small" else open_base(student, out)
-    teaching = open_base(teacher, out)
+    source = find_source(teacher)
+    if isinstance(source, ReleasedSource):
+        teaching = _inference_model(source, trusted)
+        known = taught.charset  # each model has its own dictionary
+    else:
+        teaching = open_base(teacher, out)
+        known = teaching.charset
     title = f"{taught.name}, taught by {teaching.name}"
     missing = (*teaching.missing, *taught.missing)
     for file in sorted(config_root().glob("*/distill_*.yml")):  # official pairs have their own losses
@@ -134,7 +144,7 @@ def open_distillation(teacher: str, student: str, out: Path) -> Base:
         pair = [config.at(f"Architecture.Models.{each}.pretrained", None) for each in ("Teacher", "Student")]
         if pair == [teacher, student]:
             shipped = f"configs/{file.relative_to(config_root())}"
-            return Base(title, (shipped,), config, charset=teaching.charset, missing=missing)
+            return Base(title, (shipped,), config, charset=known, missing=missing, teacher=teaching.charset)
     models = {}
     for name, part, is_frozen in (("Teacher", teaching, True), ("Student", taught, False)):
         own = {"pretrained": part.weights, "freeze_params": is_frozen, "return_all_feats": True}
@@ -149,7 +159,9 @@ def open_distillation(teacher: str, student: str, out: Path) -> Base:
     }
     base = load(find_config(_DISTILL)).with_values({"Architecture": network, **_from_run(teaching.config)})
     sections = {"Architecture": network}
-    return Base(title, (_DISTILL,), base, charset=teaching.charset, sections=sections, missing=missing)
+    return Base(
+        title, (_DISTILL,), base, charset=known, sections=sections, missing=missing, teacher=teaching.charset
+    )
 
 
 class Cover(NamedTuple):
@@ -229,13 +241,7 @@ def _released_base(source: ReleasedSource) -> Base:
         if file is not None and Charset.from_file(file, lenient=True).characters == source.model.characters:
             charset = replace(charset, path=Path(listed))
             break
-    of_train, of_eval = ([step.thaw() for step in config.at(f"{mode}.dataset.transforms")] for mode in _MODES)
-    for step in (*of_train, *of_eval):
-        for name, options in step.items():
-            if name == "DecodeImage":
-                options["img_mode"] = source.model.color
-            elif kind_of(name) == "resize":
-                options["image_shape"] = list(source.model.image_shape)
+    of_train, of_eval = (_prepared_for(source.model, config, mode) for mode in _MODES)
     resize = [step for step in of_eval if kind_of(next(iter(step))) == "resize"]
     *others, keep_keys = [step for step in of_train if step not in resize]
     values = {
@@ -249,6 +255,44 @@ def _released_base(source: ReleasedSource) -> Base:
     title = f"{source.model.name or source.value}, {source.place}"
     files = (f"configs/{shipped}",)
     return Base(title, files, config.with_values(values), source.value, charset, sections, is_released=True)
+
+
+def _prepared_for(model: ReleasedModel, config: Config, mode: str) -> list[dict[str, Any]]:
+    """Return the transforms of a mode with the size and the colors of a released model."""
+    steps = [step.thaw() for step in config.at(f"{mode}.dataset.transforms")]
+    for step in steps:
+        for name, options in step.items():
+            if name == "DecodeImage":
+                options["img_mode"] = model.color
+            elif kind_of(name) == "resize":
+                options["image_shape"] = list(model.image_shape)
+    return steps
+
+
+def _inference_model(source: ReleasedSource, trusted: bool) -> Base:
+    """Return an inference model that teaches as it is.
+
+    Raises:
+        WeightsError: it is not known, and not trusted.
+        CharsetError: its dictionary is not known.
+    """
+    model = source.model
+    if not trusted:
+        model.require_known("--trust-model")
+    head = {"name": "InferenceModel", **({} if model.is_known else {"sha256": model.digest})}
+    config = load(find_config(_DISTILL))
+    values = {
+        "Architecture": {"model_type": "rec", "algorithm": "CTC", "Head": head},
+        "Eval.dataset.transforms": _prepared_for(model, config, "Eval"),
+    }
+    charset = model.charset(len(model.characters or ()) + 2)
+    return Base(
+        f"{model.name or source.value}, {source.place}",
+        (),
+        config.with_values(values),
+        source.value,
+        replace(charset, path=None),
+    )
 
 
 def _find_file(path: str | Path) -> Path | None:

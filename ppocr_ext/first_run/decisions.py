@@ -194,10 +194,11 @@ def _dictionary(facts: Facts, base: Base, wanted: str | None) -> tuple[tuple[str
         use_space = " " in wanted
         why = "--characters"
     new = [] if known is None else sorted(set(lines).difference(own))
-    if new and base.is_distillation:
+    untaught = [] if base.teacher is None else sorted(set(lines).difference(base.teacher.characters))
+    if untaught:
         raise DataError(
-            f"The teacher does not know {shortened(new, _SHOWN, ' ')}, and it does not learn. Fix: train it with these "
-            "labels first: init --base TEACHER.",
+            f"The teacher does not know {shortened(untaught, _SHOWN, ' ')}, and it does not learn. Fix: train it with "
+            "these labels first: init --base TEACHER.",
             code="teacher_lacks_characters",
         )
     why += f", and {len(new):,} new: {shortened(new, _SHOWN, ' ')}" if new else ""

@@ -123,6 +123,7 @@ def inspect_source(
     redo_split: bool = False,
     test: bool = False,
     seed: int = 1,
+    trust_model: bool = False,
 ) -> Inspection:
     """Look at the samples of label files, and decide how to train on them.
 
@@ -136,6 +137,7 @@ def inspect_source(
         redo_split: do not take the split of the data.
         test: take a part for a test too.
         seed: of all random choices.
+        trust_model: run a teacher that is an inference model which we do not know.
 
     Raises:
         PPOCRExtError: there are too few samples, or what the user chose cannot be used.
@@ -144,7 +146,7 @@ def inspect_source(
         raise DataError("--base and --distill exclude each other: give one of them.", code="bad_arguments")
     network = None  # opened first: a wrong name is told before images are read
     if distill is not None:
-        network = open_distillation(*distill, out)
+        network = open_distillation(*distill, out, trust_model)
     elif base is not None:
         network = open_base(base, out)
     texts, lengths, frames, skipped = _look_at_labels(source)

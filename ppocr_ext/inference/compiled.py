@@ -60,7 +60,15 @@ from ppocr_ext.inference.graph import (
     without_features,
     write_graph,
 )
-from ppocr_ext.inference.runners import ONNX, Runner, engine_of, has_bfloat16, open_runner, require_engine
+from ppocr_ext.inference.runners import (
+    ONNX,
+    Runner,
+    engine_of,
+    has_bfloat16,
+    open_runner,
+    require_engine,
+    usual_threads,
+)
 from ppocr_ext.io.atomic import require_no_link
 from ppocr_ext.io.resources import cache_folder
 from ppocr_ext.messages import LOG, error_text
@@ -247,7 +255,7 @@ class CompiledNetwork:
         self.engine = engine_of(engine)
         self.dtype = self.asked = dtype
         self._network, self._request, self.name = network, request, name
-        self._threads = threads or int((os.environ.get("OMP_NUM_THREADS") or "1").partition(",")[0])
+        self._threads = threads or usual_threads()
         self._graphs: dict[ImageShape, _Graph] = {}
         self._position: int | None = None
         try:

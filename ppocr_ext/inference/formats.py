@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ppocr_ext.config.global_keys import ONNXRUNTIME, PADDLE
 from ppocr_ext.errors import MissingPackageError, ModelError, PPOCRExtError, WeightsError
@@ -204,6 +204,15 @@ FORMATS = {
 MODEL_FILES = tuple(file for form in reversed(FORMATS.values()) for file in form.files)
 
 
+class Sizes(NamedTuple):
+    """Height and usual width of the images of a recogniser, its classes, and whether it takes wider images."""
+
+    rows: int
+    columns: int
+    classes: int
+    widens: bool
+
+
 class ExportedEngine:
     """Run an exported model on the CPU; see :class:`ppocr_ext.inference.runners.Engine`.
 
@@ -217,6 +226,7 @@ class ExportedEngine:
         threads: the number of threads of the computation; None for the library's default.
 
     Attributes:
+        place: the folder or the file.
         metadata: texts in the file by key, such as the dictionary.
         shape: the shape of its input; None for a size that is not fixed, empty if the library does not know it.
 
@@ -235,7 +245,7 @@ class ExportedEngine:
         threads: int | None = None,
     ) -> None:
         form = FORMATS[name]
-        self.name, self._place = name, place
+        self.name, self.place = name, place
         files = files or ([place / file for file in form.files] if place.is_dir() else [place])
         if missing_packages([form.library]):
             raise MissingPackageError(
@@ -274,18 +284,19 @@ class ExportedEngine:
         """See :class:`ppocr_ext.inference.runners.Engine`."""
         return self._runner({self._input: images})[0]
 
-    def try_sizes(self, rows: int, columns: int) -> tuple[int, bool]:
-        """Run it on blank images; return the number of classes, and whether it takes wider images.
+    def try_sizes(self, stated: Sequence[int]) -> Sizes:
+        """Run it on blank images, and return what it takes. A size that the graph fixes is the only one that it takes.
 
         Args:
-            rows: the height of the images.
-            columns: the usual width of the images.
+            stated: (3, height, width), the usual size of its images.
 
         Raises:
             WeightsError: it does not run on several images of this size, or has another output.
         """
         import numpy as np
 
+        sizes = zip(self.shape[2:] or (None, None), stated[1:], strict=True)
+        rows, columns = (fixed or usual for fixed, usual in sizes)
         reason: object = None
         for width, widens in ((columns + _WIDER, True), (columns, False)):
             try:
@@ -294,10 +305,10 @@ class ExportedEngine:
                 reason = _reason(error)
             else:
                 if output.ndim == 3 and len(output) == 2:
-                    return output.shape[2], widens
+                    return Sizes(rows, columns, output.shape[2], widens)
                 reason = f"its output is {list(output.shape)}"
         raise WeightsError(
-            f"{self._place}: not a text recogniser, or its files are of different models: 2 images of {rows} x "
+            f"{self.place}: not a text recogniser, or its files are of different models: 2 images of {rows} x "
             f"{columns} make no probabilities [2, T, C] ({reason}). Fix: give a recogniser that takes several images.",
             code="not_a_recogniser",
         )

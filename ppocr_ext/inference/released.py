@@ -116,6 +116,19 @@ class ReleasedModel:
         """One SHA-256 of all files: the identity of the model, wherever its files are."""
         return hashlib.sha256("\n".join(self.digests.values()).encode()).hexdigest()
 
+    def require_known(self, option: str) -> None:
+        """Refuse to run a model of a digest that is not in the table; ``option`` is what its user can give.
+
+        Raises:
+            WeightsError: the model is not known.
+        """
+        if not self.is_known:
+            raise WeightsError(
+                f"{self.graph}: its digest is not in our table (`ppocr-ext weights list`), and a model is a program. "
+                f"Fix: {option} if you trust its source.",
+                code="unknown_model",
+            )
+
     def charset(self, classes: int) -> Charset:
         """Return the dictionary of a network with ``classes`` classes: the lines, and a space if it has one class more.
 

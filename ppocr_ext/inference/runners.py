@@ -96,6 +96,11 @@ def has_bfloat16() -> bool:
     return bool(paddle.base.core.supports_bfloat16_fast_performance())
 
 
+def usual_threads() -> int:
+    """Return the number of threads of Paddle's networks (``OMP_NUM_THREADS``)."""
+    return int((os.environ.get("OMP_NUM_THREADS") or "1").partition(",")[0])
+
+
 def open_runner(engine: str, folder: Path, *, threads: int, dtype: str = FLOAT32) -> Runner:
     """Open a graph to run a network.
 

@@ -412,7 +412,7 @@ def _check_ids(layer: nn.Layer, inputs: Any) -> None:
 def _network_and_loss(context: RunContext, folder: Path) -> tuple[Any, Any]:
     """Return network and loss of the run, with the weights and the state of the incident."""
     config = context.config
-    network = build_network(context.components)
+    network = build_network(context.components, context.charset)
     loss = build_loss(context.components.at("Loss").thaw(), loss_context(network, context.charset))
     network = choose_trained(network, config, required_outputs(loss))
     for layer in network.sublayers():

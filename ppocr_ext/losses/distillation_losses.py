@@ -137,6 +137,8 @@ class DistillCTCLogits(PairLoss):
         inner_key: entry under ``key``; None for a single head.
     """
 
+    reads_raw_logits = True  # the sign of the blank's changes
+
     def __init__(
         self,
         model_name_pairs: Sequence[Any] = (),

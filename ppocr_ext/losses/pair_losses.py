@@ -76,7 +76,8 @@ class OutputPath:
                 )
             output = output[name]
             where = f"the output of {model!r}" if kind == "sub-model" else f"{where} under {name!r}"
-        return output
+        # An inference model has this output alone, with any `multi_head`.
+        return output["ctc"] if isinstance(output, Mapping) and list(output) == ["ctc"] else output
 
     def describe(self, model: str) -> str:
         """Return the path for messages, such as ``DistillationDKDLoss: Student.head_out.gtc``."""
@@ -107,6 +108,7 @@ class PairLoss(Loss):
     Attributes:
         symmetric: whether both sub-models of a pair are taught, so that their order does not matter.
         detaches: whether the second sub-model of a pair gets no gradient.
+        reads_raw_logits: whether log-probabilities in the place of logits would give another value.
 
     Raises:
         ConfigError: an option cannot be used (when built), or a sub-model, key or head is not among the predictions
@@ -116,6 +118,7 @@ class PairLoss(Loss):
 
     symmetric = False
     detaches = False
+    reads_raw_logits = False
 
     def __init__(
         self,
@@ -348,6 +351,7 @@ class DistillationDistanceLoss(PairLoss):
     """
 
     symmetric = True
+    reads_raw_logits = True
 
     def __init__(
         self,

@@ -147,7 +147,7 @@ class CacheBuilder:
         )
         quiet_host(context.host.logger)
         views = Views(context.seed if options.seed is None else options.seed, options.views)
-        model = build_network(context.components)
+        model = build_network(context.components, context.charset)
         name = _frozen_model(model, options.model)
         data = open_data(context, model, views, None if plan is None else plan.preflight)
         self._loader: Loader = data.train_loader

@@ -320,17 +320,10 @@ def _of_released(model: ReleasedModel, options: OpenOptions) -> RecognizerParts:
             f"engine: {options.engine} cannot read {model.graph}. Fix: leave the engine out.",
             code="unsupported_engine",
         )
-    if not model.is_known and not options.trust_model:
-        raise WeightsError(
-            f"{model.graph}: its digest is not in our table (`ppocr-ext weights list`), and a model is a program. Fix: "
-            f"--trust-model (`Recognizer`: trust_model=True) if you trust its source.",
-            code="unknown_model",
-        )
+    if not options.trust_model:
+        model.require_known("--trust-model (`Recognizer`: trust_model=True)")
     engine = ExportedEngine(model.form, model.graph, files=model.files, threads=options.threads)
-    # A size that the graph fixes is the only one that it takes, whatever is stated elsewhere.
-    sizes = zip(engine.shape[2:] or (None, None), model.image_shape[1:], strict=True)
-    rows, columns = (fixed or usual for fixed, usual in sizes)
-    classes, widens = engine.try_sizes(rows, columns)
+    rows, columns, classes, widens = engine.try_sizes(model.image_shape)
     charset = model.charset(classes)
     # The client of paddleocr has this limit; RapidOCR has none.
     limit = MAX_INPUT_WIDTH if widens else None

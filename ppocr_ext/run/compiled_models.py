@@ -18,6 +18,7 @@ from ppocr_ext.modeling import BaseModel, DistillationModel
 from ppocr_ext.modeling.backbones.conv_parts import fused_network
 from ppocr_ext.modeling.head_request import HeadRequest
 from ppocr_ext.run.context import RunContext
+from ppocr_ext.run.inference_models import inference_models
 
 # Multiply-adds of all samples: for fewer, compiling takes longer than it saves. For networks of 10 million to 7
 # billion for a sample, both take as long at 20 to 250 billion.
@@ -51,7 +52,9 @@ def compile_frozen(
     state = None if checkpoint is None else checkpoint.train_state()
     before = dict((state and state.engines) or {})
     frozen = (
-        sorted(model.frozen & model.train_requests.keys()) if isinstance(model, DistillationModel) else []
+        sorted(model.frozen & model.train_requests.keys() - inference_models(model).keys())
+        if isinstance(model, DistillationModel)
+        else []
     )
     if (frozen or not isinstance(model, BaseModel | DistillationModel)) and _is_wanted(
         context, model, "teacher_engine"
@@ -135,7 +138,8 @@ def model_to_evaluate(
     faster = partial(faster_network, config=context.config, mode="Eval", samples=samples, engine=engine)
     if not isinstance(model, DistillationModel):
         return faster(model, request or model.eval_request, name="the model")
-    requests = model.eval_requests.items()
+    inference = inference_models(model)
+    requests = [each for each in model.eval_requests.items() if each[0] not in inference]
     return model.using(callers={name: faster(model.models[name], own, name=name) for name, own in requests})
 
 

@@ -252,7 +252,8 @@ def _fetch_weights(config: Config) -> None:
     for path, name in weights_to_load(config, "train"):
         try:
             source = find_source(str(name))
-            if source is not None:
+            has_network = path[0] == "Global" or config.at((*path[:-1], "Backbone"), None)
+            if source is not None and has_network:
                 LOG.info("%s: %s, from %s", dotted(path), source.fetch(), source.line)
         except WeightsError as error:
             # A teacher without weights would teach noise, so there is no way to train without them.

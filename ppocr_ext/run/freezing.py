@@ -24,6 +24,7 @@ from ppocr_ext.modeling.head_request import BRANCH_LAYERS, understands_requests
 from ppocr_ext.optim.optimizers import match_patterns, named_weights
 from ppocr_ext.run.frame_counts import left_as_it_was
 from ppocr_ext.run.host_config import decoder_models
+from ppocr_ext.run.inference_models import inference_models
 
 _BRANCH_OF = {"ctc": "ctc", "neck": "ctc", "gtc": "gtc", "sar": "sar"}
 _BEHIND_GUIDE = {"ctc", "neck", "features"}  # with `use_guide`, their gradient does not reach the backbone
@@ -51,7 +52,7 @@ def frozen_models(model: nn.Layer) -> frozenset[str]:
 
 def unsaved_models(model: nn.Layer, config: Config) -> frozenset[str]:
     """Return the names of the sub-models that a checkpoint does not store."""
-    return frozenset() if config.settings.save_teacher else frozen_models(model)
+    return frozenset(inference_models(model)) if config.settings.save_teacher else frozen_models(model)
 
 
 def choose_trained(model: nn.Layer, config: Config, reads: Iterable[OutputRef] | None) -> nn.Layer:

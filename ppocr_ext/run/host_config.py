@@ -93,7 +93,7 @@ def complete(config: Config, charset: Charset) -> Config:
         config = config.with_values({dictionary: str(charset.path)}, computed_from=dictionary)
     if isinstance(config.at("Eval.loader", default=None), Mapping):
         config = config.with_values(dict.fromkeys(("Eval.loader.shuffle", "Eval.loader.drop_last"), False))
-    for part in model_paths(config):
+    for part in filter(lambda part: config.at((*part, "Backbone"), None), model_paths(config)):
         own = (*part, "pretrained")
         is_trained = not config.at((*part, "freeze_params"), False)
         first = ("Global", "pretrained_model")  # a checkpoint of the network decides itself

@@ -30,6 +30,7 @@ from ppocr_ext.modeling.head_request import HeadRequest
 from ppocr_ext.modeling.heads import CTCHead, Transformer
 from ppocr_ext.run.context import RunContext
 from ppocr_ext.run.dry_samples import one_batch
+from ppocr_ext.run.inference_models import inference_models
 
 LINES = 64
 _FEWEST = 8  # different labels; with fewer, chance decides
@@ -51,7 +52,7 @@ def require_recorded(config: Config, path: str | Path) -> None:
     record = _records(config).get(name)
     if record is None or (source := find_source(name)) is None:
         return
-    file = source.fetch()
+    file = source.model.graph if isinstance(source, ReleasedSource) else source.fetch()
     if source.digest != record["sha256"]:
         raise WeightsError(
             f"{file}: the digest is {source.digest} ({source.place}), but the run of this config loaded {name} with "
@@ -133,9 +134,12 @@ def load_model_weights(
         part = None if checkpoint else "Architecture"
         _load(context, model, path, part, first_prefix=f"{context.options.weights_of}.")
         return {None: str(path)}
-    targets = sorted(model.model_name_list, key=lambda name: name in model.frozen)  # trained ones first
-    names = model.model_name_list if needed is None else needed
-    covered: dict[str | None, str] = {}
+    covered: dict[str | None, str] = {name: model.pretrained[name] for name in inference_models(model)}
+    for path in covered.values():
+        require_recorded(context.config, path)
+    own = [name for name in model.model_name_list if name not in covered]
+    targets = sorted(own, key=lambda name: name in model.frozen)  # trained ones first
+    names = own if needed is None else needed
     # A checkpoint has only the trained sub-models, so a teacher is loaded from the first weights again.
     for path in [each for each in dict.fromkeys((checkpoint, first)) if each]:
         is_second = checkpoint is not None and path != checkpoint
@@ -143,7 +147,7 @@ def load_model_weights(
             continue
         contained = _covered_models(model, path, targets) - covered.keys()
         if contained:
-            only = tuple(f"{name}." for name in model.model_name_list if name in contained)
+            only = tuple(f"{name}." for name in own if name in contained)
             match = _load(context, model, path, None, only=only, target_models=targets)
             for name in sorted(model.frozen & contained):
                 _refuse_noise(match.restricted((f"{name}.",)), name, context.charset)
@@ -151,7 +155,7 @@ def load_model_weights(
             # Raises an error that says what does not fit.
             _load(context, model, path, None, target_models=targets)
         covered |= dict.fromkeys(contained, str(path))
-    for name in model.model_name_list:
+    for name in own:
         if (
             name not in covered
             and (needed is None or name in needed)
@@ -231,10 +235,8 @@ def _covered_models(model: DistillationModel, path: str | Path, targets: Sequenc
     shapes = {name: tuple(t.shape) for name, t in model.state_dict().items()}
     match = match_weights(checkpoint.weights_file(), checkpoint.weights(), shapes, target_models=targets)
     present = {*match.matched, *match.wrong_shape}
-    contained: set[str | None] = {
-        name for name in model.model_name_list if any(n.startswith(f"{name}.") for n in present)
-    }
-    lacking = [name for name in model.model_name_list if name not in contained]
+    contained: set[str | None] = {name for name in targets if any(n.startswith(f"{name}.") for n in present)}
+    lacking = [name for name in targets if name not in contained]
     for part in sorted({name.partition(".")[0] for name in match.unexpected if "." in name}):
         if is_misspelling(part, lacking):
             meant = near_match(part, lacking)

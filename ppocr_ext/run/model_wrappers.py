@@ -15,6 +15,7 @@ from ppocr_ext.errors import ConfigError, ModelError, PPOCRExtError
 from ppocr_ext.messages import LOG
 from ppocr_ext.modeling import BaseModel, DistillationModel, HeadRequest, networks_of
 from ppocr_ext.modeling.recompute import recompute_blocks
+from ppocr_ext.run.inference_models import inference_models
 
 _HALF = (paddle.float16, paddle.bfloat16)
 _CUDA_FLAGS = {  # PaddleOCR sets these two for mixed precision
@@ -289,7 +290,8 @@ def compile_model(model: nn.Layer, config: Config) -> nn.Layer:
             code="unsupported_paddle",
         )
     if isinstance(model, DistillationModel):
-        for name, sub_model in model.models.items():
+        inference = inference_models(model)
+        for name, sub_model in ((name, each) for name, each in model.models.items() if name not in inference):
             object.__setattr__(sub_model, "forward", _CompiledForward(name, sub_model))
     elif isinstance(model, BaseModel):
         object.__setattr__(model, "forward", _CompiledForward("the model", model))

@@ -81,7 +81,7 @@ def load_recogniser(
             code="unsupported_component",
         )
     context = open_context(single, RunOptions("predict", host_path, old_dictionary, name or "Student"))
-    network = build_network(context.components)
+    network = build_network(context.components, context.charset)
     # A run may start from partial weights, but its checkpoints have all weights.
     whole = context.config.with_values({"Global.pretrained_partial": False})
     if not load_model_weights(network, replace(context, config=whole), needed=None):

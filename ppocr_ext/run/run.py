@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from paddle import nn
 
+from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config
 from ppocr_ext.config.node import COMPUTED, dotted
 from ppocr_ext.errors import ModelError, WeightsError
@@ -24,6 +25,7 @@ from ppocr_ext.run.context import Role, RunContext, RunOptions, open_context, re
 from ppocr_ext.run.dry_step import dry_step, same_as_before
 from ppocr_ext.run.freezing import frozen_models, unsaved_models
 from ppocr_ext.run.host_config import decoder_models, evaluation_steps, host_config
+from ppocr_ext.run.inference_models import open_inference_models
 from ppocr_ext.run.loader_setup import RunData, open_data
 from ppocr_ext.run.model_setup import load_model_weights
 from ppocr_ext.run.model_wrappers import recompute_activations
@@ -79,12 +81,13 @@ class Run(RunContext, RunData, Training):
             PPOCRExtError: something cannot be built; the message says what to change.
         """
         context = open_context(config, RunOptions(role, **options))
-        model = build_network(context.components)
+        read = decoder_models(context.config) or ()
+        model = build_network(context.components, context.charset, None if context.trains else read)
         if context.trains:
             recompute_activations(model, context.config)
+        if isinstance(model, DistillationModel):  # the dry step reports names that are no sub-models
+            model = model.using(evaluate=dict.fromkeys([name for name in read if name in model.models], EVAL))
         _run_dry_step(context, model)
-        if isinstance(model, DistillationModel):
-            model = model.using(evaluate=dict.fromkeys(decoder_models(context.config) or (), EVAL))
         cache = context.config.at("Train.teacher_cache", None) if context.trains else None
         answers = None
         views = None if cache is None else read_facts(Path(cache)).views
@@ -171,14 +174,22 @@ def _load_for_evaluation(context: RunContext, model: nn.Layer) -> None:
         )
 
 
-def build_network(config: Config) -> nn.Layer:
-    """Build the networks.
+def build_network(config: Config, charset: Charset, opened: Collection[str] | None = None) -> nn.Layer:
+    """Build the networks, and open the inference models among them.
+
+    Args:
+        config: resolved.
+        charset: the dictionary.
+        opened: the only inference models that are opened; None for all.
 
     Raises:
         ModelError: the parts do not fit together; the message begins with the place of the part.
+        PPOCRExtError: an inference model cannot be opened.
     """
     try:
-        return build_model(config.at("Architecture").thaw())
+        model = build_model(config.at("Architecture").thaw())
+        open_inference_models(model, config, charset, opened)
+        return model
     except ModelError as error:
         path = _path_of(config, error)
         place = config.place(path)

@@ -120,7 +120,7 @@ def open_subject(
     context = open_context(config, RunOptions("train", host_path, old_dictionary))
     plain = {"Global.use_amp": False, "Global.to_static": False}
     context = replace(context, config=context.config.with_values(plain))
-    network = build_network(context.components)
+    network = build_network(context.components, context.charset)
     if context.config.settings.dry_step:
         report_issues(
             dry_step(

@@ -19,7 +19,6 @@ from ppocr_ext.messages import LOG
 from ppocr_ext.modeling import BaseModel, DistillationModel
 from ppocr_ext.modeling.digests import code_digest
 from ppocr_ext.modeling.head_request import HeadRequest, is_for_losses
-from ppocr_ext.modeling.heads.multi_head import MultiHead
 from ppocr_ext.teacher_cache.store import (
     STORED_BRANCHES,
     Store,
@@ -92,7 +91,7 @@ class CachedTeacher:
             self._compare(
                 logits, images[:_FEW], None if data is None else [each[:_FEW] for each in data], request
             )
-        head = logits if isinstance(self._model.head, MultiHead) else logits["ctc"]
+        head = logits if hasattr(self._model.head, "branches") else logits["ctc"]
         return {"head_out": head} if self._model.return_all_feats else head
 
     @paddle.no_grad()

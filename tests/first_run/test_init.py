@@ -306,6 +306,24 @@ def test_a_released_model_is_a_base_from_the_first_look_to_a_reading(
     assert said(capsys, "predict", "my/run", photos / "labels.txt").count("\n") == 35
 
 
+@pytest.mark.e2e
+def test_a_released_model_teaches_a_student_with_a_dictionary_of_its_own(
+    photos: Path, tiny_release: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    describe(tiny_release, "0123456789abcdefghi", shape=(3, 48, 320))
+    words = ["init", str(photos), "--distill", str(tiny_release), "small"]
+    assert main(words) == 2 and "[unknown_model]" in capsys.readouterr().err
+    said(capsys, *words, "--trust-model")
+    config = load("my/config.yml")
+    head = config.at("Architecture.Models.Teacher.Head")
+    assert head.thaw() == {"name": "InferenceModel", "sha256": released.find_released(tiny_release).digest}
+    assert Path("my/dict.txt").read_text().split() == list("0123456789")
+    checked = said(
+        capsys, "config", "-c", "my/config.yml", "--check", "-o", "Global.allow_untrained_teacher=true"
+    )
+    assert "no issues" in checked
+
+
 def test_a_model_on_this_machine_is_offered(
     photos: Path, tiny_release: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

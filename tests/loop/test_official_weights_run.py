@@ -21,8 +21,9 @@ from ppocr_ext.config import Config
 from ppocr_ext.config.node import dotted
 from ppocr_ext.errors import ConfigError, DataError, WeightsError
 from ppocr_ext.io.resources import CACHE_VARIABLE, file_digest
+from ppocr_ext.modeling import build_model
 from ppocr_ext.run.model_setup import official_records, require_recorded
-from ppocr_ext.run.run import Run, build_network
+from ppocr_ext.run.run import Run
 
 pytestmark = pytest.mark.usefixtures("no_released_models")
 NAME = "PP-OCRv5_mobile_rec"
@@ -77,7 +78,7 @@ def test_training_from_a_name_with_a_frozen_part(tiny, tmp_path, served, capsys)
         },
     )
     resolved = _with_counts(config)
-    paddle.save(build_network(resolved).state_dict(), str(file))
+    paddle.save(build_model(resolved.at("Architecture").thaw()).state_dict(), str(file))
     before, digest = read_state(file), file_digest(file)
     (tmp_path / "my.yml").write_text(config.to_yaml(), encoding="utf-8")
 

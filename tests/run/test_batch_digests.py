@@ -115,7 +115,7 @@ def case_data(
     context = open_context(tiny_config(images, folder, "student", **values), RunOptions("train"))
     context = replace(context, team=Alone(None, rank, size))
     lost = Path(shutil.copy(images / "0.png", images / "lost.png"))
-    data = open_data(context, build_network(context.components), views)
+    data = open_data(context, build_network(context.components, context.charset), views)
     lost.unlink()
     return data
 

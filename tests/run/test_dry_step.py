@@ -444,7 +444,7 @@ def test_it_leaves_no_trace(kind, tiny, tmp_path):
 def test_it_puts_the_networks_back(two):
     charset = resolve_charset(two, open_host().find_file)
     config = with_class_counts(complete(two, charset), charset)
-    model = build_network(config)
+    model = build_network(config, charset)
     before = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
     modes = [layer.training for layer in model.sublayers()]
     generators = (

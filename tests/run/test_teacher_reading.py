@@ -124,7 +124,7 @@ def context(tiny):
 
 def models_of(context: RunContext, reader: Reader, branch: str) -> Any:
     """The tiny networks, with a teacher that knows the samples."""
-    network = build_network(context.components)
+    network = build_network(context.components, context.charset)
     wide = context.components.with_values({"Train.loader.batch_size_per_card": LINES})
     batch = one_batch(replace(context, components=wide), network, LINES)
     texts = {

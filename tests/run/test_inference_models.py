@@ -1,0 +1,220 @@
+"""A frozen teacher that is an inference model as it is: what it returns, who it teaches, and what it cannot do."""
+
+import numpy as np
+import paddle
+import pytest
+from error_codes import raises_code
+from released import describe, paddle_release
+from saved_runs import network_of
+from tiny_runs import metrics, tiny_config
+
+from ppocr_ext.config import load
+from ppocr_ext.data.batches import images_of
+from ppocr_ext.errors import ConfigError, WeightsError
+from ppocr_ext.evaluation.evaluate import evaluate
+from ppocr_ext.inference.graph import write_reader
+from ppocr_ext.inference.released import find_released
+from ppocr_ext.issues import InvalidConfigError
+from ppocr_ext.loop.session import train
+from ppocr_ext.modeling import EVAL, TRAIN
+from ppocr_ext.recipes.teacher_cache_job import CacheBuilder, CacheOptions, build_cache
+from ppocr_ext.run.context import RunOptions, open_context
+from ppocr_ext.run.inference_models import Teacher
+from ppocr_ext.run.run import Run, build_network
+
+KNOWN = "9z8y7x6543210"  # characters of the teacher, in another order than those of the run
+PART = "Architecture.Models.Teacher"
+FRAMES = {"weight": 1.0, "model_name_pairs": [["Student", "Teacher"]], "key": "head_out", "multi_head": True}
+LABELS = {"weight": 1.0, "model_name_list": ["Student"], "key": "head_out", "multi_head": True}
+
+
+def losses(**of_pairs):
+    """The losses of a config: labels for the student, and others between both."""
+    listed = [{"DistillationCTCLoss": LABELS}, {"DistillationNRTRLoss": {**LABELS, "smoothing": False}}]
+    return {"Loss.loss_config_list": [*listed, *({name: FRAMES | own} for name, own in of_pairs.items())]}
+
+
+def release(captchas, folder, seed=0, known=KNOWN, **described):
+    """A released model with random weights; return its folder."""
+    folder.mkdir(parents=True)
+    (folder / "known.txt").write_text("\n".join(known) + "\n")
+    student = tiny_config(
+        captchas, folder, "student", **{"Global.character_dict_path": str(folder / "known.txt")}
+    )
+    network, _ = network_of(student, seed)
+    network.eval()
+    write_reader(network, folder, (3, 32, 128))
+    path = paddle_release(folder, folder / "released")
+    describe(path, known, **described)
+    return path
+
+
+@pytest.fixture(scope="module")
+def teacher(captchas, tmp_path_factory):
+    return release(captchas, tmp_path_factory.mktemp("teacher") / "model")
+
+
+def taught(tiny, path, **values):
+    """Config of a student whose teacher is the model at ``path``, which is trusted."""
+    part = {
+        "pretrained": str(path),
+        "freeze_params": True,
+        "return_all_feats": True,
+        "algorithm": "CTC",
+        "Head": {"name": "InferenceModel", "sha256": find_released(path).digest},
+    }
+    own = {PART: part, "Global.allow_untrained_teacher": True}  # it is random, and cannot read
+    return tiny("distill", **{**own, **losses(CTCFrameKDLoss={}), **values})
+
+
+class Fixed:
+    """An engine with given probabilities."""
+
+    place = "model"
+
+    def __init__(self, probabilities):
+        self.given = probabilities
+        self.images = None
+
+    def probabilities(self, images):
+        self.images = images
+        return self.given
+
+
+@pytest.mark.parametrize("flips", [False, True])
+def test_columns_are_those_of_the_student_and_sum_to_one(flips):
+    draw = np.random.default_rng(3)
+    given = draw.dirichlet(np.full(14, 0.05), (2, 5)).astype("float32")  # many are nearly 0
+    given[0, 0] = [0.5, *[0.0] * 12, 0.5]
+    columns = np.array([0, 4, 2, 9])
+    engine = Fixed(given)
+    images = paddle.to_tensor(draw.normal(size=(2, 3, 4, 8)).astype("float32"))
+    scores = Teacher(engine, columns, flips)(images).numpy()
+    wanted = given.astype("float64")[..., columns]
+    np.testing.assert_allclose(
+        np.exp(scores.astype("float64")), wanted / wanted.sum(-1, keepdims=True), atol=1e-6
+    )
+    assert np.isfinite(scores).all()
+    np.testing.assert_array_equal(engine.images, images.numpy()[:, ::-1] if flips else images.numpy())
+    engine.given = given * np.nan
+    with raises_code(WeightsError, "not_finite", "model"):
+        Teacher(engine, columns, flips)(images)
+
+
+def test_it_returns_what_the_model_computes_and_runs_once(tiny, teacher, captchas):
+    """Train and evaluation mode, a frame request and a bare one; the network of the model is the reference."""
+    config = taught(tiny, teacher)
+    run = Run.build(config, "train")
+    own = tiny("student", **{"Global.character_dict_path": str(teacher.parent / "known.txt")})
+    network, _ = network_of(own)
+    network.eval()
+    images = images_of(next(iter(run.train_loader)))
+    expected = network(images, None, EVAL).numpy()[
+        ..., [0, *(1 + KNOWN.index(digit) for digit in "0123456789")]
+    ]
+    expected /= expected.sum(-1, keepdims=True)
+    sub_model = run.sub_model("Teacher")
+    sub_model.train()
+    scores = sub_model(images, None, TRAIN)["head_out"]["ctc"]
+    np.testing.assert_allclose(scores.exp().numpy(), expected, atol=1e-5)
+    np.testing.assert_allclose(sub_model(images, None, EVAL)["head_out"].numpy(), expected, atol=1e-5)
+    assert not sub_model.parameters() and scores.stop_gradient and not run.engines
+
+
+@pytest.mark.e2e
+def test_it_teaches_and_is_recorded_and_an_evaluation_does_not_need_it(tiny, teacher, captchas, tmp_path):
+    config = taught(tiny, teacher)
+    train(config)
+    first, *_, last = (line["losses"]["ctc_frame_kd_0"] for line in metrics(tmp_path / "run", "train"))
+    assert 0 < last < first
+    written = load([tmp_path / "run" / "config.yml"])
+    record = dict(written.at("Global.official_weights"))[str(teacher)]
+    assert record["sha256"] == find_released(teacher).digest
+    names = paddle.load(str(tmp_path / "run" / "latest.pdparams"))
+    assert not [name for name in names if name.startswith("Teacher")]
+    best = {"Global.checkpoints": str(tmp_path / "run" / "best_accuracy"), f"{PART}.pretrained": "gone"}
+    evaluate(Run.build(written.with_values(best), "eval"))
+    other = release(captchas, tmp_path / "other", seed=1)
+    resumed = taught(
+        tiny, other, **{"Global.checkpoints": str(tmp_path / "run" / "latest"), "Global.epoch_num": 3}
+    )
+    with raises_code(WeightsError, "other_teacher", "Teacher"):
+        train(resumed)
+
+
+@pytest.mark.e2e
+def test_a_cache_answers_for_it(tiny, teacher, captchas, tmp_path):
+    config = taught(tiny, teacher)
+    options = CacheOptions(tmp_path / "cache")
+    build_cache(config, CacheBuilder(config, options), options)
+    run = Run.build(config.with_values({"Train.teacher_cache": str(tmp_path / "cache")}), "train")
+    images, *labels = next(iter(run.train_loader))
+    live = run.sub_model("Teacher")(images, labels, TRAIN)["head_out"]["ctc"]
+    stored = run.network.caller("Teacher")(images, labels, run.network.train_requests["Teacher"])["head_out"][
+        "ctc"
+    ]
+    assert not run.teacher_cache.live_batches
+    np.testing.assert_allclose(stored.exp().numpy(), live.exp().numpy(), atol=1e-3)
+    other = release(captchas, tmp_path / "other", seed=1)
+    with pytest.raises(Exception, match="another teacher"):
+        Run.build(taught(tiny, other, **{"Train.teacher_cache": str(tmp_path / "cache")}), "train")
+
+
+def unknown(tiny, teacher):
+    return {f"{PART}.Head.sha256": None}, WeightsError, "unknown_model"
+
+
+def another_digest(tiny, teacher):
+    return {f"{PART}.Head.sha256": "0" * 64}, WeightsError, "unknown_model"
+
+
+def no_characters(tiny, teacher):
+    file = teacher.parent / "more.txt"
+    file.write_text("0\n1\nq\n")
+    return {"Global.character_dict_path": str(file)}, WeightsError, "teacher_lacks_characters"
+
+
+def another_height(tiny, teacher):
+    steps = tiny("distill").thaw()["Train"]["dataset"]["transforms"]
+    resized = [
+        {"RecResizeImg": {"image_shape": [3, 48, 128]}} if "RecResizeImg" in step else step for step in steps
+    ]
+    values = {"Train.dataset.transforms": resized, "Eval.dataset.transforms": resized}
+    return values, ConfigError, "bad_image_size"
+
+
+def no_model(tiny, teacher):
+    return {f"{PART}.pretrained": None}, WeightsError, "no_inference_model"
+
+
+@pytest.mark.parametrize("wrong", [unknown, another_digest, no_characters, another_height, no_model])
+def test_what_cannot_be_opened(wrong, tiny, teacher):
+    values, error, code = wrong(tiny, teacher)
+    with raises_code(error, code, "Teacher" if code != "unknown_model" else ""):
+        context = open_context(taught(tiny, teacher, **values), RunOptions("train"))
+        build_network(context.components, context.charset)
+
+
+@pytest.mark.parametrize(
+    ("values", "code"),
+    [
+        (losses(DistillCTCLogits={"multi_head": None}), "unsupported_teacher"),
+        (losses(DistillationDistanceLoss={"multi_head": None}), "unsupported_teacher"),
+        ({f"{PART}.freeze_params": False}, "inference_is_trained"),
+        (losses(DistillationDMLLoss={"dis_head": "gtc"}), "missing_output"),
+    ],
+)
+def test_what_it_cannot_teach(values, code, tiny, teacher):
+    pairs = {
+        path: [{k: drop(v) for k, v in entry.items()} for entry in listed]
+        if isinstance(listed, list)
+        else listed
+        for path, listed in values.items()
+    }
+    with pytest.raises(InvalidConfigError) as caught:
+        Run.build(taught(tiny, teacher, **pairs), "train")
+    assert code in {issue.code for issue in caught.value.issues}
+
+
+def drop(options):
+    return {key: value for key, value in options.items() if value is not None}

@@ -37,6 +37,7 @@ BRANCH_ROWS = {
 }
 BRANCH_OF_HEAD = {row.head: name for name, row in BRANCH_ROWS.items()}
 MULTI_HEAD = "MultiHead"
+INFERENCE_MODEL = "InferenceModel"
 CTC_HEAD, CTC_DECODER = BRANCH_ROWS["ctc"].head, BRANCH_ROWS["ctc"].decoder
 # The decoder that gives the class count of a single head; for other heads it is the decoder of the config.
 HEAD_DECODERS = {

@@ -13,6 +13,7 @@ from ppocr_ext.base.parts import (
     CENTER_LOSSES,
     CTC_HEAD,
     HEAD_DECODERS,
+    INFERENCE_MODEL,
     LIST_LOSSES,
     LOSS_ROWS,
     MULTI_HEAD,
@@ -290,6 +291,11 @@ def model_paths(config: Config) -> list[_Path]:
     models = config.at("Architecture.Models", None)
     names = [("Models", str(name)) for name in models] if isinstance(models, Mapping) else [()]
     return [("Architecture", *name) for name in names]
+
+
+def is_inference_model(config: Config, name: str) -> bool:
+    """Return True for a sub-model that is an inference model as it is."""
+    return config.at(("Architecture", "Models", str(name), "Head", "name"), None) == INFERENCE_MODEL
 
 
 def head_paths(config: Config) -> list[_Path]:

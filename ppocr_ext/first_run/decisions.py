@@ -176,7 +176,9 @@ def decide(facts: Facts, base: Base, out: Path, characters: str | None = None, c
 def _dictionary(facts: Facts, base: Base, wanted: str | None) -> tuple[tuple[str, ...] | None, bool, str]:
     """Return the lines of a new dictionary (None: that of the base), ``use_space_char``, and the reason."""
     known = base.charset
-    own = () if known is None else known.characters[: -1 if known.use_space else None]
+    all_own = () if known is None else known.characters[: -1 if known.use_space else None]
+    taught = set(all_own if base.teacher is None else base.teacher.characters)
+    own = tuple(filter(taught.__contains__, all_own))
     of_labels = set(facts.characters) - {" "}
     use_space = known is not None and known.use_space
     if wanted is None:
@@ -194,7 +196,7 @@ def _dictionary(facts: Facts, base: Base, wanted: str | None) -> tuple[tuple[str
         use_space = " " in wanted
         why = "--characters"
     new = [] if known is None else sorted(set(lines).difference(own))
-    untaught = [] if base.teacher is None else sorted(set(lines).difference(base.teacher.characters))
+    untaught = [] if base.teacher is None else sorted(set(lines).difference(taught))
     if untaught:
         raise DataError(
             f"The teacher does not know {shortened(untaught, _SHOWN, ' ')}, and it does not learn. Fix: train it with "
@@ -202,7 +204,9 @@ def _dictionary(facts: Facts, base: Base, wanted: str | None) -> tuple[tuple[str
             code="teacher_lacks_characters",
         )
     why += f", and {len(new):,} new: {shortened(new, _SHOWN, ' ')}" if new else ""
-    is_same = known is not None and known.path is not None and (lines, use_space) == (own, known.use_space)
+    is_same = (
+        known is not None and known.path is not None and (lines, use_space) == (all_own, known.use_space)
+    )
     return None if is_same else lines, use_space, f"{len(lines):,} characters, {why}"
 
 

@@ -134,10 +134,12 @@ def load_model_weights(
         part = None if checkpoint else "Architecture"
         _load(context, model, path, part, first_prefix=f"{context.options.weights_of}.")
         return {None: str(path)}
-    covered: dict[str | None, str] = {name: model.pretrained[name] for name in inference_models(model)}
+    inference = inference_models(model)
+    opened = [name for name, head in inference.items() if head.compute is not None]
+    covered: dict[str | None, str] = {name: model.pretrained[name] for name in opened}
     for path in covered.values():
         require_recorded(context.config, path)
-    own = [name for name in model.model_name_list if name not in covered]
+    own = [name for name in model.model_name_list if name not in inference]
     targets = sorted(own, key=lambda name: name in model.frozen)  # trained ones first
     names = own if needed is None else needed
     # A checkpoint has only the trained sub-models, so a teacher is loaded from the first weights again.

@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="REGEX",
         help="the text is in the names of the images, e.g. '^([A-Z0-9]+)_'",
     )
-    add("--split", action="store_true", help="split anew, also if DATA is split")
+    add("--split", action="store_true", help="split anew, also if DATA is split; its test part stays")
     add("--test", action="store_true", help="also take a part for a test, which no training sees")
     add("--seed", type=int, default=1, metavar="N", help="of the split and of what is drawn (1)")
     add("--force", action="store_true", help="write the files anew if DIR is there")
@@ -91,7 +91,13 @@ def run(args: argparse.Namespace) -> int:
 
     if not args.dry and not args.force:
         require_free(args.out)
-    source = recognise(args.data, format=args.format, labels=args.labels, text_from_name=args.text_from_name)
+    source = recognise(
+        args.data,
+        format=args.format,
+        labels=args.labels,
+        text_from_name=args.text_from_name,
+        ask_for_split=not args.split,
+    )
     _say(args, source_lines(source))
     inspection = inspect_source(
         source,

@@ -103,7 +103,8 @@ def inspect_data(data: str | Path, out: str | Path = "my", **options: Any) -> In
         PPOCRExtError: the folder has no labelled images, several readings of it are possible, or too few samples.
     """
     names = ("format", "labels", "text_from_name")
-    source = recognise(Path(data), **{name: options.pop(name) for name in names if name in options})
+    chosen = {name: options.pop(name) for name in names if name in options}
+    source = recognise(Path(data), ask_for_split=not options.get("redo_split"), **chosen)
     return inspect_source(source, Path(out), **options)
 
 

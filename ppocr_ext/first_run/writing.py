@@ -22,7 +22,6 @@ from ppocr_ext.first_run.inspect import DRAWABLE, Inspection, SampleReader, samp
 from ppocr_ext.first_run.split import OWN_SPLIT
 from ppocr_ext.io.atomic import atomic_writer, write_text
 from ppocr_ext.limits import usable_cores
-from ppocr_ext.sources.listing import split_of
 from ppocr_ext.sources.samples import SPLITS
 from ppocr_ext.synth.dataset_folder import DatasetFolder, make_folder
 from ppocr_ext.synth.lines import LineSource
@@ -151,8 +150,8 @@ def _own_lmdbs(inspection: Inspection) -> tuple[Path, Path] | None:
     own = source.format == "lmdb" and inspection.split.by == OWN_SPLIT
     if not own or not has_all or plan.drawn or sampler_scales(plan.base.config, "Train"):
         return None
-    folders = [str(PurePosixPath(file).parent) for file in source.files]
-    train, val = ([each for each in folders if split_of(each) == split] for split in ("train", "val"))
+    splits = {sample.image.rpartition("#")[0]: sample.split for sample in samples_of(source)}
+    train, val = ([each for each in splits if splits[each] == split] for split in ("train", "val"))
     return (source.root / train[0], source.root / val[0]) if len(train) == len(val) == 1 else None
 
 

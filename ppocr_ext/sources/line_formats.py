@@ -14,7 +14,7 @@ from typing import Any
 from ppocr_ext.data.label_file import BOXES
 from ppocr_ext.data.lmdb_sets import DATA_FILE, open_set
 from ppocr_ext.limits import MAX_RECORD_BYTES
-from ppocr_ext.sources.listing import IMAGE_ENDINGS, LIST_ENDINGS, Listing, reading, split_named, split_of
+from ppocr_ext.sources.listing import IMAGE_ENDINGS, LIST_ENDINGS, Listing, reading, split_named
 from ppocr_ext.sources.samples import ILLEGIBLE, Row, Skipped
 
 _IMAGE_KEYS = ("image", "image_path", "img_path", "file_name", "filename", "path", "file", "img")
@@ -100,9 +100,13 @@ def row(record: Mapping[str, Any], place: str, image: object = None) -> Row | Sk
     text = "\n".join(map(str, text)) if isinstance(text, list) else text
     if not isinstance(image, str) or type(text) not in (str, int, type(None)):
         return Skipped("bad_line", place, f"image {image!r:.60}, text {text!r:.60}")
-    split = split_named(str(record.get("split", "")))
+    split, words = split_named(str(record.get("split", "")))
     return Row(
-        image, "" if text is None else str(text), place, split, record if BOX_KEYS & record.keys() else None
+        image,
+        "" if text is None else str(text),
+        place,
+        "" if words else split,
+        record if BOX_KEYS & record.keys() else None,
     )
 
 
@@ -239,7 +243,7 @@ def _read_lmdb(listing: Listing, file: str) -> Iterator[Row]:
     for number in range(1, data.count + 1):
         name = f"{folder or '.'}#{number}"
         text = bytes(data.label(number) or b"").decode("utf-8", "replace")
-        yield Row(name, text, name, split_of(folder), stored=True)
+        yield Row(name, text, name, stored=True)
 
 
 LINE_FORMATS = {

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property, partial
 from itertools import chain
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from posixpath import dirname, isfile, islink, join, normpath, realpath, relpath, splitext
 from xml.etree import ElementTree
 
@@ -47,12 +47,20 @@ _RARE = re.compile(  # all but ASCII, punctuation and the usual characters of GB
 )
 _ABSOLUTE = re.compile(r"/|[A-Za-z]:/|\w+://")
 _HASH = re.compile(r"^[0-9a-f]{8,}-(?=.)")  # Label Studio puts it before the name of an uploaded file
-_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
+_CHINESE = "训练|訓練|验证|驗證|测试|測試"
+_WORD = re.compile(rf"[A-Z]?[a-z]+|[A-Z]+|(?:{_CHINESE})集?|[^\W\d_a-zA-Z]+?(?={_CHINESE}|[\W\d_a-zA-Z]|$)")
 _SPLIT_WORDS = {
-    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("train", "training", "trainset", "训练", "訓練"), "train"),
     **dict.fromkeys(("val", "valid", "validation", "dev", "eval"), "val"),
-    **dict.fromkeys(("test", "testing"), "test"),
+    **dict.fromkeys(("valset", "devset", "evalset", "holdout", "验证", "驗證"), "val"),
+    **dict.fromkeys(("test", "testing", "testset", "测试", "測試"), "test"),
 }
+# words that say nothing about the content of a folder or list
+_PLAIN = {
+    "anno", "annotation", "annotations", "crops", "data", "dataset", "image", "images", "img", "imgs", "json", "lists",
+    "rec", "set", "split", "xml", *LIST_ENDINGS,
+}  # fmt: skip
+_IN_DOUBT = "?"
 
 
 def ending(path: str) -> str:
@@ -65,15 +73,45 @@ def stem(path: str) -> str:
     return splitext(path.rpartition("/")[2])[0]
 
 
-def split_named(name: str) -> str:
-    """Return the split that a name contains as a word, such as ``"val"`` for ``rec_gt_val.txt``; else empty."""
-    splits = {_SPLIT_WORDS[word] for word in map(str.lower, _WORD.findall(name)) if word in _SPLIT_WORDS}
-    return splits.pop() if len(splits) == 1 else ""
+def split_named(name: str) -> tuple[str, tuple[str, ...]]:
+    """Return the split that a name has as a word, such as ``"val"`` for ``rec_gt_val.txt``, and its other words.
+
+    The split is empty if there is none, or more than one. Words that say nothing, such as ``list``, are left out.
+    """
+    words = [word.lower().removesuffix("集") for word in _WORD.findall(name)]
+    splits = {_SPLIT_WORDS[word] for word in words if word in _SPLIT_WORDS}
+    others = tuple(word for word in words if word not in _SPLIT_WORDS and word not in _PLAIN)
+    return splits.pop() if len(splits) == 1 else "", others
 
 
-def split_of(path: str) -> str:
-    """Return the split that the last part of a path names, else the part before it, and so on; else empty."""
-    return next(filter(None, map(split_named, reversed(path.split("/")))), "")
+def _splits_of(names: Iterable[str], are_folders: bool) -> dict[str, str]:
+    """Return the split that each of the names side by side stands for; those without such a word are left out.
+
+    A name of other words too, such as ``crash test``, stands for a split if there is one for training with the same
+    words, or if the names are all the data and have a split without it; else it stands for none (empty).
+    ``_IN_DOUBT``: a split may be meant, since there is data to train on beside it that is named otherwise.
+    """
+    found = {name: split_named(name) for name in names}
+    of_train = {words for split, words in found.values() if split == "train"}
+    of_others = {words for split, words in found.values() if split not in ("", "train")}
+    plain = {words for split, words in found.values() if not split}
+    splits = {}
+    for name, (split, words) in found.items():
+        if split == "train":
+            splits[name] = split if not words or words in of_others else ""
+        elif split and words:
+            is_near = of_train or words in plain
+            splits[name] = split if words in of_train else _IN_DOUBT if is_near else ""
+        elif split:
+            splits[name] = _IN_DOUBT if are_folders and not of_train and plain - {()} else split
+    if not plain and {"train"} < set(splits.values()) - {_IN_DOUBT, ""}:
+        splits.update({name: found[name][0] for name, split in splits.items() if split == _IN_DOUBT})
+    return splits
+
+
+def _split_of(path: str) -> str:
+    """Return the split that the last part of a path has as a word, else the part before it, and so on."""
+    return next(filter(None, (split_named(part)[0] for part in reversed(path.split("/")))), "")
 
 
 class Listing:
@@ -82,6 +120,7 @@ class Listing:
     Args:
         root: the data folder.
         labels: the only files that may be label files, relative to the current folder or to ``root``.
+        ask_for_split: :meth:`split_of` raises an error for a name that is in doubt.
 
     Attributes:
         root: its real path.
@@ -95,7 +134,7 @@ class Listing:
         DataError: ``root`` is not a folder, or one of ``labels`` is not in it.
     """
 
-    def __init__(self, root: Path, labels: Sequence[str] = ()) -> None:
+    def __init__(self, root: Path, labels: Sequence[str] = (), *, ask_for_split: bool = True) -> None:
         self.root = Path(realpath(root))
         self.starts = (f"{self.root}/", f"{root.absolute()}/")
         if not self.root.is_dir():
@@ -108,6 +147,7 @@ class Listing:
         others = [file for file in self.files if not _NOT_LABELS.fullmatch(stem(file))]
         self.labels = list(map(self._label, labels)) or others
         self.encodings: dict[str, str] = {}
+        self._asks_for_split = ask_for_split
 
     def _scan(self) -> Iterator[str]:
         start = self.starts[0]
@@ -167,6 +207,41 @@ class Listing:
             for file in names
             if pairs.get(file) or file.lower().endswith(".gt.txt")  # the latter is reported as missing_image
         }
+
+    @cached_property
+    def splits(self) -> dict[str, str]:
+        """Folder or label file with a word of a split in its name → the split; see :func:`_splits_of`."""
+        lists = [file for file in self.labels if file not in self.image_beside]
+        folders = set(map(dirname, chain(self.images, self.labels)))
+        folders |= {str(parent) for folder in folders for parent in PurePosixPath(folder).parents}
+        splits = {}
+        for paths in (lists, folders - {"", "."}):
+            beside: dict[str, list[str]] = {}
+            for path in paths:
+                beside.setdefault(dirname(path), []).append(path.rpartition("/")[2])
+            for parent, names in beside.items():
+                found = _splits_of(names, paths is not lists)
+                splits.update({join(parent, name): split for name, split in found.items()})
+        return splits
+
+    def split_of(self, path: str) -> str:
+        """Return the split that a label file or folder stands for, else the folder that it is in; else empty.
+
+        Raises:
+            DataError: it is in doubt.
+        """
+        while path:
+            split = self.splits.get(path, "")
+            if split == _IN_DOUBT and self._asks_for_split:
+                raise DataError(
+                    f"{path}: it may be a part of a split, or not. Fix: name the folders or lists train, val and "
+                    "test, or give `--split`, which splits all anew.",
+                    code="ambiguous_split",
+                )
+            if split not in ("", _IN_DOUBT):
+                return split
+            path = dirname(path)
+        return ""
 
     @cached_property
     def _encoding_beside(self) -> str:
@@ -298,7 +373,7 @@ def nearest(options: Sequence[str], path: str, file: str) -> str | None:
         lambda image: image.split("/")[-2:-1] == path.split("/")[-2:-1],
         lambda image: image.rpartition("/")[0] == folder,
         lambda image: image.startswith(f"{folder}/"),
-        lambda image: split_of(image.rpartition("/")[0]) == split_of(file),
+        lambda image: _split_of(image.rpartition("/")[0]) == _split_of(file),
     )
     matches = (list(filter(test, options)) for test in tests) if len(options) <= _MOST_ALIKE else ()
     return next((each[0] for each in matches if len(each) == 1), None)

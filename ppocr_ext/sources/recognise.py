@@ -15,7 +15,7 @@ from ppocr_ext.errors import DataError
 from ppocr_ext.limits import MAX_LABEL_LINE_BYTES
 from ppocr_ext.messages import shortened
 from ppocr_ext.sources.line_formats import LINE_FORMATS, Format
-from ppocr_ext.sources.listing import IMAGE_ENDINGS, Listing, ending, finder, split_of, stem
+from ppocr_ext.sources.listing import IMAGE_ENDINGS, Listing, ending, finder, stem
 from ppocr_ext.sources.page_formats import PAGE_FORMATS, corners
 from ppocr_ext.sources.samples import FIXES, Row, Sample, Skipped, Source
 
@@ -82,7 +82,12 @@ class _Reading(NamedTuple):
 
 
 def recognise(
-    root: Path, *, format: str | None = None, labels: Sequence[str] = (), text_from_name: str | None = None
+    root: Path,
+    *,
+    format: str | None = None,
+    labels: Sequence[str] = (),
+    text_from_name: str | None = None,
+    ask_for_split: bool = True,
 ) -> Source:
     """Recognise the label files of a folder.
 
@@ -92,6 +97,7 @@ def recognise(
         labels: the label files to read, relative to the current folder or to ``root``; empty: all.
         text_from_name: a regular expression that finds the text in the name of an image without its ending: the group
             ``text``, else the first group, else all that matches. Label files are not read then.
+        ask_for_split: a folder or label file that may be a part of a split, or not, is an error (``ambiguous_split``).
 
     Raises:
         DataError: no label file is in a known format (``no_samples``, ``unsupported_data``), or label files contradict
@@ -102,7 +108,7 @@ def recognise(
     if format not in (None, *FORMATS):
         message = f"--format {format}: there is no such format. Fix: choose one of {', '.join(FORMATS)}."
         raise DataError(message, code="bad_value")
-    listing = Listing(root, labels)
+    listing = Listing(root, labels, ask_for_split=ask_for_split)
     formats = FORMATS if format is None else {format: FORMATS[format]}
     formats = formats if text_from_name is None else {"file_names": _file_names(text_from_name)}
     elsewhere: Counter[str] = Counter()
@@ -126,6 +132,8 @@ def recognise(
         elsewhere.clear()
         deque(read(elsewhere), maxlen=0)  # to the end
         notes.append(f"Images found by file name, because their paths lead elsewhere: {elsewhere.total():,}.")
+    if no_parts := [path for path, split in listing.splits.items() if not split]:
+        notes.append(f"Not taken for parts of a split: {shortened(no_parts, 3)}.")
     encodings = {listing.encodings.get(file, "utf-8-sig"): file for file in reversed(files)}
     notes += [f"{file} is read as {each.upper()}." for each, file in encodings.items() if each != "utf-8-sig"]
     return Source(name, listing.root, files, tuple(listing.images), tuple(notes), lambda: read(Counter()))
@@ -176,12 +184,12 @@ def _entries(
     """
     seen: set[int] = set()
     for file, alone in ((file, len(files) == 1) for files in groups for file in files):
-        split = split_of(file if alone else file.rpartition("/")[0])
+        split = listing.split_of(file if alone else file.rpartition("/")[0])
         rows = format.read(listing, file)
         first = list(islice(rows, _HEAD))
         find = finder(listing, file, elsewhere, (row.image for row in first if isinstance(row, Row)))
         for row in chain(first, rows):
-            entry = row if isinstance(row, Skipped) else _entry(row, find, split)
+            entry = row if isinstance(row, Skipped) else _entry(listing, row, find, split)
             if isinstance(entry, Sample):
                 key = f"{_place(entry)} {entry.text}"
                 if hash(f"{entry.split}:{key}") in seen:
@@ -191,14 +199,14 @@ def _entries(
             yield entry
 
 
-def _entry(row: Row, find: Callable[[str], str | None], split: str) -> Sample | Skipped:
+def _entry(listing: Listing, row: Row, find: Callable[[str], str | None], split: str) -> Sample | Skipped:
     image = row.image if row.stored else find(row.image)
     if image is None:
         return Skipped("missing_image", row.place, repr(row.image))
     issue = _ISSUE.search(row.text)
     if issue or _BAD_PATH.search(image):
         return Skipped(str(issue.lastgroup) if issue else "bad_path", row.place, repr(row.text[:60]), image)
-    split = row.split or split or split_of(image.rpartition("/")[0])
+    split = row.split or split or listing.split_of(image.rpartition("/")[0])
     if row.box is None:
         crop = _CROP.fullmatch(image) if "_crop_" in image else None
         return Sample(image, row.text, row.place, split, crop[1] if crop else "")

@@ -18,6 +18,9 @@ Gtc = Literal["nrtr", "sar"]
 UnknownChar = Literal["drop_line", "drop_char", "map"]
 ImageCheck = Literal["header", "decode", "none"]
 FRAME_WIDTH = 8  # pixels of an image that become a frame under `train_frames: width`
+FRAMES_A_CHARACTER = (
+    2  # least T for each character of the longest label, so that a blank can stand beside each
+)
 _MARKS = {"nrtr": "NRTR's <s> and </s>", "sar": "SAR's <BOS> and <EOS>"}
 
 FIXES: dict[str, str] = {  # reason -> what to do about it

@@ -43,6 +43,7 @@ class Base:
         missing: official weights that are not on this machine.
         is_released: the weights are an inference model, which reads lines of any width.
         teacher: the dictionary of the teacher of a distillation.
+        is_trained: the weights are those of a run that began with none, so the rate of the config is one for that.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Base:
     missing: tuple[str, ...] = ()
     is_released: bool = False
     teacher: Charset | None = None
+    is_trained: bool = False
 
     @property
     def is_distillation(self) -> bool:
@@ -107,14 +109,15 @@ def open_base(name: str, out: Path) -> Base:
     single, sub_model = single_recogniser(config, None)
     weights = str(single.settings.checkpoints or single.settings.pretrained_model)
     charset = resolve_charset(config, _find_file)
+    is_trained = config.settings.pretrained_model is None
     if sub_model is None:
         files = (os.path.relpath((folder / "config.yml").resolve(), out.resolve()),)
-        return Base(f"the run {name}", files, config, weights, charset)
+        return Base(f"the run {name}", files, config, weights, charset, is_trained=is_trained)
     network = _plain_network(single.at("Architecture"))
     joined = load(find_config(_SINGLE)).with_values({"Architecture": network, **_from_run(config)})
-    return Base(
-        f"{sub_model} of the run {name}", (_SINGLE,), joined, weights, charset, {"Architecture": network}
-    )
+    sections = {"Architecture": network}
+    title = f"{sub_model} of the run {name}"
+    return Base(title, (_SINGLE,), joined, weights, charset, sections, is_trained=True)
 
 
 def open_distillation(teacher: str, student: str, out: Path, trusted: bool = False) -> Base:
@@ -160,7 +163,14 @@ def open_distillation(teacher: str, student: str, out: Path, trusted: bool = Fal
     base = load(find_config(_DISTILL)).with_values({"Architecture": network, **_from_run(teaching.config)})
     sections = {"Architecture": network}
     return Base(
-        title, (_DISTILL,), base, charset=known, sections=sections, missing=missing, teacher=teaching.charset
+        title,
+        (_DISTILL,),
+        base,
+        charset=known,
+        sections=sections,
+        missing=missing,
+        is_trained=taught.is_trained,
+        teacher=teaching.charset,
     )
 
 

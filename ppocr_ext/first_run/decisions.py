@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ppocr_ext.data.batches import batch_size, batch_size_key
+from ppocr_ext.base.parts import POSITIONS, TRAIN_FRAMES
+from ppocr_ext.config import Config
+from ppocr_ext.data.batches import batch_size, batch_size_key, batches_of_epoch
 from ppocr_ext.data.preprocessing import SQUASH, read_preprocessing, sampler_scales
+from ppocr_ext.data.sample_rules import FRAME_WIDTH, FRAMES_A_CHARACTER
 from ppocr_ext.errors import DataError
 from ppocr_ext.first_run.bases import Base
 from ppocr_ext.io.resources import shown_path
@@ -22,15 +25,17 @@ SPACE = "Global.use_space_char"
 LENGTH = "Global.max_text_length"
 DRAWN = 10_000  # lines that a network without weights trains on, those of the user included
 _MARKS = 2  # of NRTR and SAR, which max_text_length counts
-_FRAME = 8  # pixels of width for a CTC frame
 _STRETCHED = 24  # pixels a character of a stretched line: three frames (docs/results.md, plates)
 _FRAMES = 3.0  # frames a character, below which doubled characters are lost
 _FEW_FRAMES = 1.5  # below which a line of any length is stretched
 _ONE_LENGTH = 1.5  # longest to shortest label of lines of about one length (95 to 5 %)
 _STEPS_AN_EPOCH = 20
+_WARM_UP = 0.05  # share of the training
+_SLOWER = 0.1  # of the rate from nothing, for weights that were trained with it: at that one they forget other lines
 _LEAST = 4  # samples of a step, since BatchNorm learns little from fewer
 _SHARE = 0.25  # of the user's lines in a training with drawn ones, at least
-_WITH_TRAIN_FRAMES = ("PPLCNet", "PPHGNet")  # backbones that pool to 40 frames in training
+_WITH_TRAIN_FRAMES = ("PPLCNet", "PPHGNet")  # backbones that pool to TRAIN_FRAMES in training
+_WIDEST = 1280  # pixels, unless the labels need more
 _SHOWN = 20
 # lines of the user, at most -> samples that the training sees: from a released model, from other weights, from nothing;
 # `python tools/experiments/first_runs.py` measures them, and docs/results.md has the table
@@ -147,11 +152,11 @@ def decide(facts: Facts, base: Base, out: Path, characters: str | None = None, c
     column = 0 if base.is_released else 1 if learned else 2
     seen = next(row for most, row in _SEEN.items() if facts.samples <= most)[column]
     epochs = math.ceil(seen / lines)
-    steps = epochs * (lines // batch)
+    steps = epochs * batches_of_epoch(base.config, lines, batch)
     # the square root suits Adam, whose steps do not grow with the gradient
-    factor = math.sqrt(batch / usual)
+    factor = math.sqrt(batch / usual) * (_SLOWER if base.is_trained else 1)
     rate = float(f"{base.config.at('Optimizer.lr.learning_rate', 0.001) * factor:.2g}")
-    of_base = "of the base" if batch == usual else f"{factor:.2g} times that of the base"
+    of_base = "of the base" if factor == 1 else f"{factor:.2g} times that of the base"
     few = f"so that an epoch has at least {_STEPS_AN_EPOCH} steps"
     mixed = f": {drawn:,} drawn lines, and yours {repeats} times" if drawn else ""
     cores = usable_cores()
@@ -163,7 +168,9 @@ def decide(facts: Facts, base: Base, out: Path, characters: str | None = None, c
         Decision("Global.epoch_num", epochs, f"{steps:,} steps, which see about {seen:,} samples{mixed}"),
         Decision("Global.eval_batch_step", [0, max(1, round(steps / 20))]),
         Decision("Optimizer.lr.learning_rate", rate, of_base),
-        Decision("Optimizer.lr.warmup_epoch", max(1, round(epochs / 20))),
+        Decision(
+            "Optimizer.lr.warmup_epoch", float(f"{_WARM_UP * epochs:.2g}"), f"{_WARM_UP:.0%} of the epochs"
+        ),
         *_sizes(facts, base, length.value - _MARKS),
         Decision(batch_size_key(base.config), batch, "of the base" if batch == usual else few),
         Decision("Train.loader.num_workers", min(4, cores - 1), f"{cores} cores"),
@@ -185,11 +192,6 @@ def _dictionary(facts: Facts, base: Base, wanted: str | None) -> tuple[tuple[str
         lines = (*own, *sorted(of_labels.difference(own)))
         use_space = use_space or (" " in facts.characters and " " not in own)
         why = "those of the labels" if known is None else "those of the base"
-    elif of_labels.isdisjoint(wanted):
-        raise DataError(
-            "--characters has no character of the labels. Fix: name the characters that the labels have.",
-            code="no_characters",
-        )
     else:
         chosen = set(wanted) - {" "}
         lines = (*(each for each in own if each in chosen), *sorted(chosen.difference(own)))
@@ -228,29 +230,37 @@ def _sizes(facts: Facts, base: Base, longest: int) -> list[Decision]:
     scales = sampler_scales(base.config, "Train")
     middle, high = facts.ratios[1:] if facts.ratios else (width / height, width / height)
     short, usual, long = (max(1.0, each) for each in facts.lengths[:3])
-    frames = middle * height / _FRAME / usual  # of a character, if lines keep their aspect ratio
+    of_line = middle * height / FRAME_WIDTH / usual  # of a character, if lines keep their aspect ratio
     one_length = long <= _ONE_LENGTH * short
     squashed = before is not None and before.fit == SQUASH
-    stretch = not scales and (frames < _FEW_FRAMES or one_length and (squashed or frames < _FRAMES))
+    stretch = not scales and (of_line < _FEW_FRAMES or one_length and (squashed or of_line < _FRAMES))
     wanted = _STRETCHED * long if stretch else high * height
     if base.charset is not None and not base.is_released and wanted <= 1.2 * width and not stretch:
         wanted = width  # that the weights were trained with
-    needed = _FRAME * (1 + max(most for size, most in facts.frames.items() if size <= longest))
-    new = min(1280, max(64, 16 * math.ceil(max(wanted, needed) / 16)))
-    why = f"{new // _FRAME} CTC frames; 95 % of the lines are at most {high:.1f} times as wide as high"
+    usable = [(size, most) for size, most in facts.frames.items() if size <= longest]
+    frames = max(max(1 + most, FRAMES_A_CHARACTER * size) for size, most in usable)
+    needed = FRAME_WIDTH * frames
+    new = 16 * math.ceil(max(min(_WIDEST, max(wanted, 64)), needed) / 16)
+    why = f"{new // FRAME_WIDTH} CTC frames; 95 % of the lines are at most {high:.1f} times as wide as high"
     if stretch:
-        why = f"{new // _FRAME} CTC frames; stretched: padded lines have {frames:.1f} frames a character, too few"
+        why = f"{new // FRAME_WIDTH} CTC frames; stretched: padded lines have {of_line:.1f} frames a character, too few"
     decisions = [Decision("RecResizeImg.image_shape", [channels, height, new], why)]
     if stretch or squashed:
         decisions.append(Decision("RecResizeImg.padding", not stretch))
-    if not scales or new == width:
-        return decisions
-    decisions.append(
-        Decision("Train.sampler.scales", [[new, each] for _, each in scales], "as wide as in Eval")
-    )
-    models = base.config.at("Architecture.Models", None)
+    changed = bool(scales) and new != width
+    if changed:
+        decisions.append(
+            Decision("Train.sampler.scales", [[new, each] for _, each in scales], "as wide as in Eval")
+        )
+    return [*decisions, *_frames(base.config, new // FRAME_WIDTH, changed or frames > TRAIN_FRAMES)]
+
+
+def _frames(config: Config, frames: int, of_width: bool) -> Iterator[Decision]:
+    """Yield what networks need to make so many frames; ``of_width``: also in training."""
+    models = config.at("Architecture.Models", None)
     for path in ["Architecture"] if models is None else [f"Architecture.Models.{name}" for name in models]:
-        if base.config.at(f"{path}.Backbone.name").startswith(_WITH_TRAIN_FRAMES):
-            key = f"{path}.Backbone.train_frames"
-            decisions.append(Decision(key, "width", "a frame for 8 pixels, not 40 at any width"))
-    return decisions
+        if of_width and config.at(f"{path}.Backbone.name").startswith(_WITH_TRAIN_FRAMES):
+            why = f"a frame for 8 pixels, not {TRAIN_FRAMES} at any width"
+            yield Decision(f"{path}.Backbone.train_frames", "width", why)
+        if frames > POSITIONS and config.at(f"{path}.Head.use_pos", False):
+            yield Decision(f"{path}.Head.use_pos", False, f"it knows {POSITIONS} frames")

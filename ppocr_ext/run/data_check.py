@@ -25,7 +25,7 @@ from tqdm import tqdm
 from ppocr_ext.base.parts import BRANCH_ROWS, OF_LABEL_FILES, OF_LMDB
 from ppocr_ext.charset import Charset
 from ppocr_ext.check.data import reads_key
-from ppocr_ext.check.objective import long_warm_up
+from ppocr_ext.check.objective import LONG_WARM_UP, long_warm_up
 from ppocr_ext.config import Config
 from ppocr_ext.data.batches import samples_per_step
 from ppocr_ext.data.preflight import (
@@ -37,7 +37,7 @@ from ppocr_ext.data.preflight import (
     open_sources,
 )
 from ppocr_ext.data.preflight_report import EXAMPLES, FileReport, PreflightReport, UnusableLimit, limit_errors
-from ppocr_ext.data.sample_rules import FrameLimit, Gtc, SampleRules
+from ppocr_ext.data.sample_rules import FRAMES_A_CHARACTER, FrameLimit, Gtc, SampleRules
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.issues import Issue, report_issues
@@ -225,7 +225,6 @@ def _check_section(
 
 _WARM_UP = "Optimizer.lr.warmup_steps"
 _DEFAULT_STEPS = 5000  # default of warmup_steps in LinearWarmupCosine
-_FRAMES = 2  # least T for each character of the longest label, so that a blank can stand beside each
 _SHOWN = 40  # characters of a label in a message
 _TAB = 'a tab between image and label, and `delimiter: "\\t"`'
 _CSV_FIX = f"write no quotes, but {_TAB}"
@@ -352,12 +351,12 @@ def shared_image_warnings(
 
 def _few_frames(config: Config, report: PreflightReport) -> Iterator[Issue]:
     limit = report.rules.frames
-    if limit is None or limit.by_ratio or limit.frames >= _FRAMES * report.longest_usable:
+    if limit is None or limit.by_ratio or limit.frames >= FRAMES_A_CHARACTER * report.longest_usable:
         return
     if limit.fixed_by:
         fix = " or ".join(f"`{key}: width` and wider images" for key in limit.fixed_by)
     else:
-        fix = f"images {math.ceil(10 * _FRAMES * report.longest_usable / limit.frames) / 10:g} times as wide"
+        fix = f"images {math.ceil(10 * FRAMES_A_CHARACTER * report.longest_usable / limit.frames) / 10:g} times as wide"
     message = (
         f"CTC has {limit.frames} frames for labels of up to {report.longest_usable} characters, fewer than twice as "
         f"many: it may learn slowly, or only blanks. Fix: {fix}, or shorter labels."
@@ -385,7 +384,7 @@ def _long_warm_up(config: Config, report: PreflightReport) -> Iterator[Issue]:
     steps = math.ceil(report.usable / samples) * config.settings.epoch_num
     warm_up = config.at(_WARM_UP, None)
     warm_up = _DEFAULT_STEPS if warm_up is None else warm_up
-    if isinstance(warm_up, int) and warm_up >= steps:
+    if isinstance(warm_up, int) and warm_up >= LONG_WARM_UP * steps:
         yield _warning(config, "long_warm_up", _WARM_UP, long_warm_up(f"{warm_up:,} steps", f"{steps:,}"))
 
 

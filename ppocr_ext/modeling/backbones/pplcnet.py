@@ -9,9 +9,9 @@ import paddle.nn.functional as F
 from paddle import ParamAttr, Tensor, nn
 from paddle.nn.initializer import Constant
 
+from ppocr_ext.base.parts import TRAIN_FRAMES
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.modeling.backbones.conv_parts import (
-    TRAIN_FRAMES,
     ChannelGate,
     DecayedConv,
     FoldableBackbone,

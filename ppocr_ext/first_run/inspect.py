@@ -24,6 +24,7 @@ from ppocr_ext.evaluation.predictions import Rate
 from ppocr_ext.first_run.bases import Cover, covering_weights, open_base, open_distillation, small_base
 from ppocr_ext.first_run.decisions import Facts, Plan, decide
 from ppocr_ext.first_run.split import Split, split_samples
+from ppocr_ext.messages import shortened
 from ppocr_ext.recognition.images import read_image
 from ppocr_ext.recognition.recognizer import Recognizer
 from ppocr_ext.sources.page_formats import crop
@@ -150,6 +151,13 @@ def inspect_source(
         network = open_distillation(*distill, out, trust_model)
     elif base is not None:
         network = open_base(base, out)
+    if characters is not None:
+        source = source.without("unknown_char", lambda sample: not set(sample.text) <= set(characters))
+        if next(samples_of(source), None) is None:
+            raise DataError(
+                "--characters: no label has only these. Fix: name the characters that the labels have.",
+                code="no_characters",
+            )
     texts, lengths, frames, skipped = _look_at_labels(source)
     with tqdm(
         total=min(texts.samples, MOST), desc="images", unit=" images", disable=None, leave=False
@@ -157,6 +165,8 @@ def inspect_source(
         images = survey_images(
             samples_of(source), texts.samples, SampleReader(source), seed=seed, progress=bar.update
         )
+    if images.unusable:  # before the split and the plan, which count samples
+        source = source.without("broken_image", lambda sample: sample.image in images.unusable)
     split = split_samples(samples_of(source), seed, redo=redo_split, test=test, copies=images.copies)
     wanted = Counter(texts.characters)
     if general is not None:
@@ -176,9 +186,26 @@ def inspect_source(
     ratios = images.ratios if images.usable else ()
     facts = Facts(split.counts()["train"], wanted, lengths, frames, ratios)
     plan = decide(facts, network, out, characters, can_draw=not notes)
+    notes += _split_notes(source, split, plan)
     skipped += _unlabelled(source)
     reads = _rate_of(covers[0].source, source, texts.samples) if covers else None
     return Inspection(source, out, seed, general, skipped, texts, images, split, covers, reads, plan, notes)
+
+
+def _split_notes(source: Source, split: Split, plan: Plan) -> Iterator[str]:
+    """Yield what the split does to copies, and how much of val can be read at most."""
+    if split.apart:
+        yield f"{split.apart:,} copies are in another part than their original, since pages stay whole."
+    lacking = split.lacking.difference(plan.base.charset.characters if plan.base.charset else ())
+    if not lacking or plan.drawn:  # drawn lines have all characters
+        return
+    of_val = [sample for sample, code in zip(samples_of(source), split.codes, strict=True) if code == 1]
+    unread = sum(not lacking.isdisjoint(sample.text) for sample in of_val)
+    yield (
+        f"{unread:,} of {len(of_val):,} samples of val have characters that train lacks "
+        f"({shortened(sorted(lacking), 10, ' ')}), so at most {1 - unread / len(of_val):.0%} of val can be read. "
+        "Fix: label more images that have them, or split anew (--split)."
+    )
 
 
 def _rate_of(released: OfficialWeights | ReleasedSource, source: Source, samples: int) -> Rate | None:
@@ -217,7 +244,7 @@ def _look_at_labels(source: Source) -> tuple[TextReport, list[float], Counter[in
     skipped = [
         skips.finding(
             reason,
-            "note" if reason == "illegible" else "warning",
+            "note" if reason in ("illegible", "unknown_char") else "warning",
             total,
             f"texts are skipped: {reason}",
             FIXES[reason],

@@ -178,7 +178,6 @@ def _write_lists(
     begin = _begin(inspection.source.root, root)
     codes = inspection.split.codes.tolist()
     bar = tqdm(samples_of(inspection.source), "lists", len(codes), unit=" samples", disable=None, leave=False)
-    known = inspection.plan.characters()
     with ExitStack() as stack:
         streams = {
             code: stack.enter_context(atomic_writer(inspection.out / f"{SPLITS[code]}.txt"))
@@ -189,9 +188,7 @@ def _write_lists(
             name = f"{begin}{sample.image}"
             if len(sample.text) > inspection.plan.longest:
                 left_out["too_long"] += 1
-            elif not known.issuperset(sample.text):
-                left_out["unknown_char"] += 1
-            elif isinstance(content, SampleIssue) or sample.image in inspection.images.unusable:
+            elif isinstance(content, SampleIssue):
                 left_out["broken_image"] += 1
             else:
                 if reader.cuts:

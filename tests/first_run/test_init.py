@@ -13,6 +13,7 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
+from error_codes import raises_code
 from released import CHARACTERS, describe, paddle_release, write_network
 from saved_runs import save_run
 from tiny_runs import captchas, tiny
@@ -21,7 +22,9 @@ from ppocr_ext import inspect_data
 from ppocr_ext.cli.main import main
 from ppocr_ext.config import load
 from ppocr_ext.data.label_file import read_label_file, write_label_file
+from ppocr_ext.errors import DataError
 from ppocr_ext.first_run import decisions, trial, writing
+from ppocr_ext.first_run.split import OWN_SPLIT
 from ppocr_ext.inference import released
 
 pytestmark = pytest.mark.usefixtures("no_released_models")
@@ -109,6 +112,37 @@ def test_looking_alone_writes_nothing(
     assert json.loads(json.dumps(inspect_data(photos).to_json())) == content
 
 
+def test_what_is_left_out_is_left_out_before_anything_is_decided(photos: Path) -> None:
+    every = labels(photos / "labels.txt")
+    (photos / next(name for name, text in every.items() if "9" not in text)).write_bytes(b"broken")
+    usable = [text for text in every.values() if "9" not in text]
+    found = inspect_data(photos, characters="012345678")
+    assert sum(found.split.counts().values()) == len(usable) - 1
+    assert found.texts.samples == len(usable) and max(map(len, usable)) == found.texts.longest[0]
+    assert {each.code: each.count for each in found.skipped} == {"unknown_char": 34 - len(usable)}
+    train = found.split.counts()["train"]
+    plan = found.plan
+    assert plan.repeats * train / (plan.repeats * train + plan.drawn) >= 0.2
+    with raises_code(DataError, "no_characters"):
+        inspect_data(photos, characters="xyz")
+
+
+def test_the_ceiling_of_val_is_said(photos: Path, tiny: Any, tmp_path: Path) -> None:
+    rows = list(labels(photos / "labels.txt").items())
+    for split, part in (("train", rows[:24]), ("val", rows[24:])):
+        marked = [
+            (name, f"{text}X" if split == "val" and number % 2 else text)
+            for number, (name, text) in enumerate(part)
+        ]
+        write_label_file(photos / f"{split}.txt", marked)
+    (photos / "labels.txt").unlink()
+    save_run(tiny("student"), tmp_path / "run")
+    found = inspect_data(photos, base=str(tmp_path / "run"))
+    assert found.split.by == OWN_SPLIT and any("at most 50%" in note for note in found.notes)
+    # drawn lines have the character
+    assert not any("at most" in note for note in inspect_data(photos).notes)
+
+
 def test_a_base_says_how_much_it_reads_as_eval_says_it(
     photos: Path, tiny: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -117,7 +151,7 @@ def test_a_base_says_how_much_it_reads_as_eval_says_it(
     found = re.search(r"Before you train: ([\d.]+)% of val \((\d+) samples", text)
     assert found is not None
     assert set("".join(labels(Path("my/train.txt")).values())) <= set("012345678")
-    assert re.search(r"left out: \d+ unknown_char", text)
+    assert re.search(r"\d+ of 34 texts are skipped: unknown_char", text)
     config = load("my/config.yml")
     assert config.at("Architecture.pretrained_dict") is not None
     assert config.at("Global.pretrained_model") == "run/best_accuracy"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import shutil
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -129,29 +131,36 @@ def _say(args: argparse.Namespace, lines: Iterable[str]) -> None:
 
 def _write(args: argparse.Namespace, inspection: Inspection, content: dict[str, Any]) -> None:
     """Write the files, try the config, and print what that shows; add it to ``content``."""
-    from ppocr_ext.first_run.report import next_commands, page_text, result_lines
+    from ppocr_ext.first_run.report import memory_lines, next_commands, page_text, result_lines
     from ppocr_ext.first_run.writing import write_first_run
+    from ppocr_ext.host.complete import import_paddle
     from ppocr_ext.sources.listing import RECORD
 
-    files = write_first_run(inspection, args.again)
-    from ppocr_ext.host.complete import import_paddle
-
     import_paddle()
-    from ppocr_ext.first_run.trial import try_config
+    from ppocr_ext.first_run.trial import try_config, try_steps
     from ppocr_ext.host import open_host
     from ppocr_ext.run.logs import quiet_host
 
     quiet_host(open_host(args.host).logger)
+    is_new = not args.out.exists()
     level = LOG.level
     LOG.setLevel(logging.WARNING)  # the result says what evaluations log
     try:
-        trial = try_config(inspection, files, args.host)
+        plan, seconds = try_steps(inspection, args.host)
+        _say(args, memory_lines(inspection, plan))
+        inspection = replace(inspection, plan=plan)
+        files = write_first_run(inspection, args.again)
+        trial = try_config(inspection, files, seconds, args.host)
+    except BaseException:
+        if is_new:  # half of it is of no use
+            shutil.rmtree(args.out, ignore_errors=True)
+        raise
     finally:
         LOG.setLevel(level)
     commands = next_commands(inspection, files)
     _say(args, result_lines(inspection, files, trial))
     counts = {"written": files.counts, "left_out": files.left_out}
-    content["decisions"] = [row._asdict() for row in trial.plan.decisions]
+    content["decisions"] = [row._asdict() for row in plan.decisions]
     content |= {**counts, "before_training": trial.numbers, "commands": commands}
     content["notes"] += [*files.notes, *filter(None, [trial.note])]
     write_text(args.out / "init.html", page_text(inspection, files, trial))

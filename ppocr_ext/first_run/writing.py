@@ -22,6 +22,7 @@ from ppocr_ext.first_run.inspect import DRAWABLE, Inspection, SampleReader, samp
 from ppocr_ext.first_run.split import OWN_SPLIT
 from ppocr_ext.io.atomic import atomic_writer, write_text
 from ppocr_ext.limits import usable_cores
+from ppocr_ext.sources.listing import RECORD
 from ppocr_ext.sources.samples import SPLITS
 from ppocr_ext.synth.dataset_folder import DatasetFolder, make_folder
 from ppocr_ext.synth.lines import LineSource
@@ -37,7 +38,6 @@ class Files:
     """What a first run has written.
 
     Attributes:
-        command: that asked for them, for the first line of the config.
         train: the samples that train.
         val: the samples that evaluate.
         general: those that the recogniser must still read, if there are any.
@@ -46,7 +46,6 @@ class Files:
         notes: what a user should know, a sentence each.
     """
 
-    command: str
     train: Data
     val: Data
     general: Data | None
@@ -81,6 +80,7 @@ def write_first_run(inspection: Inspection, command: str) -> Files:
     """
     out = inspection.out
     plan = inspection.plan
+    write_text(out / RECORD, "{}\n")  # first: what an interrupted command leaves is no data
     if plan.drawn:
         characters = sorted(plan.characters().intersection(inspection.texts.characters))
         _draw(inspection.lines(characters), out / _DRAWN, plan.drawn)
@@ -108,23 +108,22 @@ def write_first_run(inspection: Inspection, command: str) -> Files:
         )
     if plan.drawn:
         train = Data(train.folder, _mix(out, train.folder, plan.repeats))
-    if plan.dictionary is not None:
-        write_text(out / "dict.txt", "".join(f"{each}\n" for each in plan.dictionary))
-    if plan.base.sections is not None:
-        write_text(out / NETWORK, sections_text(plan.base.sections))
     if plan.base.charset is not None or inspection.general is not None:
         try:
             general, counts["general"] = _write_general(inspection)
         except DataError as error:
             notes.append(f"There is no general list: {error}")
-    files = Files(command, train, val, general, counts, left_out, tuple(notes))
-    write_config(plan, files, out)
-    return files
+    write_config(plan, train, val, out, command)
+    return Files(train, val, general, counts, left_out, tuple(notes))
 
 
-def write_config(plan: Plan, files: Files, out: Path) -> None:
-    """Write the config of a plan beside its files."""
-    write_text(out / CONFIG, config_text(plan, files.train, files.val, out, files.command))
+def write_config(plan: Plan, train: Data, val: Data, out: Path, command: str) -> None:
+    """Write the config of a plan, the dictionary and the networks beside it."""
+    if plan.dictionary is not None:
+        write_text(out / "dict.txt", "".join(f"{each}\n" for each in plan.dictionary))
+    if plan.base.sections is not None:
+        write_text(out / NETWORK, sections_text(plan.base.sections))
+    write_text(out / CONFIG, config_text(plan, train, val, out, command))
 
 
 def _draw(lines: LineSource, folder: Path, count: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -97,6 +98,45 @@ def test_from_nothing_to_a_config_that_passes_its_check(
     assert again == {name: value for name, value in first.items() if name != "config.yml"}
     said(capsys, "init", photos, "--force", "--seed", "2")
     assert labels(Path("my/val.txt")) != val
+
+
+def test_a_config_that_cannot_be_trained_is_found_before_anything_is_drawn(
+    photos: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(decisions, "_frames", lambda *_: iter(()))  # `use_pos` knows 80 frames
+    monkeypatch.setattr(writing, "_draw", lambda *_: pytest.fail("lines are drawn"))
+    wide = [(name, text * 10) for name, text in labels(photos / "labels.txt").items()]
+    write_label_file(photos / "labels.txt", wide)
+    assert main(["init", str(photos)]) == 2
+    assert "80 positions" in capsys.readouterr().err
+    assert not Path("my").exists()
+
+
+def test_wide_lines_can_be_trained(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wide = [(name, text * 10) for name, text in labels(photos / "labels.txt").items()]
+    write_label_file(photos / "labels.txt", wide)
+    said(capsys, "init", photos)
+    text = said(capsys, "config", "-c", "my/config.yml", "--check")
+    assert "few_frames" not in text and "no issues" in text
+
+
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+def test_what_an_interrupted_init_leaves_is_no_data(
+    photos: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    draw = writing._draw
+
+    def interrupt(lines: Any, folder: Path, count: int) -> None:
+        draw(lines, folder, count)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(writing, "_draw", interrupt)
+    if how == "killed":
+        monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
+    before = inspect_data(photos).source.images
+    assert main(["init", str(photos), "--out", str(photos / "my")]) == 130
+    assert (photos / "my" / "drawn").exists() == (how == "killed")
+    assert inspect_data(photos).source.images == before
 
 
 def test_looking_alone_writes_nothing(
@@ -275,7 +315,7 @@ def test_a_page_shows_labels_as_text(photos: Path, capsys: pytest.CaptureFixture
     write_label_file(photos / "labels.txt", rows)
     (photos / rows[5][0]).write_bytes(b"broken")
     text = said(capsys, "init", photos, "--out", photos / "my")
-    assert "left out: 1 broken_image" in text and "characters occur only once: <" in text
+    assert "1 of 34 images cannot be decoded" in text and "characters occur only once: <" in text
     assert "\u202e" not in text
     assert "samples: 34 usable" in said(capsys, "init", photos, "--dry")  # what the first one drew is no data
     page = (photos / "my" / "init.html").read_text(encoding="utf-8")

@@ -178,6 +178,7 @@ _LEAST_SIDE = 5  # pixels; no character can be read in fewer
 _LEAST_CONTRAST = 12  # levels (of 255) between the darkest and the lightest pixel
 # Height to width; PaddleOCR turns images above it before it reads them, but not before it trains on them.
 _TALL = 1.5
+_TURNED = 0.3  # height to width of vertical text, at least, for each character: squeezed words are less high
 
 UNSEEN_FIXES: dict[str, str] = {  # reason -> what to do about it
     "flat_image": "Look at these images: convert them to 8 bits, with the text on a background of another brightness.",
@@ -405,7 +406,7 @@ def unseen_issue(pixels: Any, content: bytes, label: str) -> SampleIssue | None:
     size = f"{width}×{height} pixels"
     if min(height, width) < _LEAST_SIDE:
         return SampleIssue("tiny_image", size)
-    if len(label) > 2 and height >= _TALL * width:
+    if len(label) > 2 and height >= max(_TALL, _TURNED * len(label)) * width:
         return SampleIssue("tall_image", f"{size} for {len(label)} characters")
     contrast = int(pixels.max()) - int(pixels.min())
     if contrast < _LEAST_CONTRAST:

@@ -288,7 +288,7 @@ class SampleReader:
         if sample.box is None:
             return self._read(sample)
         try:
-            pixels, turned = crop(self._page(sample.image), sample.box)
+            pixels, turned = crop(self._page(sample.image), sample.box, may_turn=len(sample.text) > 1)
         except (DataError, ValueError) as error:
             return SampleIssue("broken_image", str(error))
         self.turned += turned

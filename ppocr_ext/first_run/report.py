@@ -40,12 +40,13 @@ def finding_lines(inspection: Inspection) -> Iterator[str]:
     low, middle, high = texts.lengths
     yield f"samples: {texts.samples:,} usable"
     yield (
-        f"labels: {low:.0f} to {high:.0f} characters (median {middle:.0f}, longest {texts.longest[0]}), "
+        f"labels: {low:.0f} to {high:.0f} characters (5 to 95 % of them; median {middle:.0f}, longest "
+        f"{texts.longest[0]}), "
         f"{len(texts.characters):,} different"
     )
     yield (
-        f"images: {_range(images.heights)} pixels high, {_range(images.ratios)} times as wide as high "
-        f"({images.looked_at:,} looked at)"
+        f"images: {_range(images.heights)} pixels high, {_range(images.ratios)} times as wide as high (5 to 95 % of "
+        f"{images.looked_at:,} looked at)"
     )
     counts = inspection.split.counts()
     parts = ", ".join(f"{name} {count:,}" for name, count in counts.items() if count)

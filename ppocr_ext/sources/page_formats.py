@@ -82,12 +82,13 @@ def _rectangle(
     return [(left + center_x + u * cos - v * sin, top + center_y + u * sin + v * cos) for u, v in sides]
 
 
-def crop(page: Any, box: Box) -> tuple[Any, bool]:
+def crop(page: Any, box: Box, *, may_turn: bool = True) -> tuple[Any, bool]:
     """Cut a box out of a page as PaddleOCR's ``get_rotate_crop_image`` does.
 
     Args:
         page: uint8 [H, W, 3].
         box: four corners, clockwise, in pixels.
+        may_turn: False for a single character, which is higher than wide.
 
     Returns:
         The pixels, uint8 [h, w, 3], and whether they were turned by 90° because the box is at least 1.5 times as high
@@ -109,7 +110,7 @@ def crop(page: Any, box: Box) -> tuple[Any, bool]:
     target = np.array([(0, 0), (width, 0), (width, height), (0, height)], np.float32)
     matrix = cv2.getPerspectiveTransform(source, target)
     pixels = cv2.warpPerspective(page, matrix, (width, height), None, cv2.INTER_CUBIC, cv2.BORDER_REPLICATE)
-    turned = height >= 1.5 * width
+    turned = may_turn and height >= 1.5 * width
     return (np.ascontiguousarray(np.rot90(pixels)) if turned else pixels), turned
 
 

@@ -294,6 +294,19 @@ def pages(photos: Path, tmp_path: Path) -> Path:
     return folder
 
 
+def test_a_single_character_is_not_turned(pages: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = (pages / "Label.txt").read_text(encoding="utf-8").splitlines()
+    high = [[5, 5], [25, 5], [25, 65], [5, 65]]
+    boxes = [{"transcription": text, "points": high, "difficult": False} for text in ("1", "11")]
+    name = lines[0].partition("\t")[0]
+    lines[0] = f"{name}\t{json.dumps(boxes)}"
+    (pages / "Label.txt").write_text("\n".join(lines), encoding="utf-8")
+    assert "1 crops" in said(capsys, "init", pages)
+    cut = labels(Path("my/train.txt")) | labels(Path("my/val.txt"))
+    shapes = {text: cv2.imread(f"my/{image}").shape[:2] for image, text in cut.items() if text in ("1", "11")}
+    assert shapes == {"1": (60, 20), "11": (20, 60)}
+
+
 def test_pages_are_cut_and_their_lines_stay_together(pages: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (pages / "page 3.jpg").write_bytes(b"no image")
     text = said(capsys, "init", pages)

@@ -20,6 +20,16 @@ from ppocr_ext.sources.samples import ILLEGIBLE, Row, Skipped
 _IMAGE_KEYS = ("image", "image_path", "img_path", "file_name", "filename", "path", "file", "img")
 TEXT_KEYS = ("text", "transcription", "words", "plate_text", "label", "identity")
 BOX_KEYS = {"points", "poly", "bbox", "xtl", "xmin", "x_min", "x1", "original_width"}  # of a part of a page
+_NO = (
+    "",
+    "0",
+    "0.0",
+    "false",
+    "no",
+    "n",
+    "none",
+    "null",
+)  # what a mark is in a table or in XML that is not set
 _HEAD_FILES = 20  # that tell what stands beside images
 _DECODER = json.JSONDecoder()
 _IMAGE = rf"\.(?i:{'|'.join(IMAGE_ENDINGS)})"
@@ -95,7 +105,7 @@ def row(record: Mapping[str, Any], place: str, image: object = None) -> Row | Sk
     record = {**attributes, **record} if isinstance(attributes, dict) else record
     image = image or first_of(record, _IMAGE_KEYS)
     text = first_of(record, TEXT_KEYS)
-    if record.get("difficult") or record.get("illegible"):
+    if any(str(record.get(key) or "").casefold() not in _NO for key in ("difficult", "illegible")):
         text = ILLEGIBLE
     text = "\n".join(map(str, text)) if isinstance(text, list) else text
     if not isinstance(image, str) or type(text) not in (str, int, type(None)):

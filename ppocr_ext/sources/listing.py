@@ -129,6 +129,7 @@ class Listing:
         files: all other files.
         labels: those that may be label files.
         encodings: of the text files that have been read.
+        choices: format → what it has decided for the whole folder.
 
     Raises:
         DataError: ``root`` is not a folder, or one of ``labels`` is not in it.
@@ -147,6 +148,8 @@ class Listing:
         others = [file for file in self.files if not _NOT_LABELS.fullmatch(stem(file))]
         self.labels = list(map(self._label, labels)) or others
         self.encodings: dict[str, str] = {}
+        self.choices: dict[str, str] = {}
+        self._most = max(_MOST_FILES, len(labels))
         self._asks_for_split = ask_for_split
 
     def _scan(self) -> Iterator[str]:
@@ -173,7 +176,18 @@ class Listing:
     def with_ending(self, *endings: str) -> list[str]:
         """Return the first label files with one of these endings, those that belong to one image last."""
         files = [file for file in self.labels if ending(file) in endings]
-        return sorted(files, key=lambda file: file in self.image_beside)[:_MOST_FILES]
+        return sorted(files, key=lambda file: file in self.image_beside)[: self._most]
+
+    @property
+    def lists(self) -> list[str]:
+        """The label files that may be lists or tables: those that belong to no image."""
+        kinds = (*LIST_ENDINGS, "json", "xml")
+        return [file for file in self.labels if ending(file) in kinds and file not in self.image_beside]
+
+    @property
+    def lists_left_out(self) -> list[str]:
+        """Those of ``lists`` that are too many to be looked at."""
+        return self.lists[self._most :]
 
     def beside(self, kind: str) -> tuple[str, ...]:
         """Return the label files with one ending that are named as an image."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -21,6 +21,7 @@ from ppocr_ext.sources.samples import FIXES, Row, Sample, Skipped, Source
 
 FORMATS: dict[str, Format] = {**LINE_FORMATS, **PAGE_FORMATS}
 _HEAD = 300  # entries of each label file that are compared with those of others
+_NAMED = 5  # lists that are not read
 _MOST_COMPARED = 200_000
 _ISSUE = re.compile(  # the name of a group is the reason
     r"(?P<no_text>\A\s*\Z)|(?P<illegible>\A###\Z)|(?P<several_lines>[\r\n\x85\u2028\u2029])"
@@ -123,11 +124,16 @@ def recognise(
     usable = [reading for reading in readings if reading.samples]
     if not usable:
         raise _nothing(listing, notes)
+    if text_from_name is None:
+        notes += _unread(listing, {file for reading in readings for file in reading.files})
     selection = _select(listing, usable, notes, bool(labels)) if len(usable) > 1 else usable
     name = selection[0].format
     groups = [reading.files for reading in selection]
     read = partial(_entries, listing, formats[name], groups)
     files = tuple(chain.from_iterable(groups))
+    for file in set(listing.labels).difference(files) if labels else ():
+        why = next((note for note in notes if note.startswith(f"{file} ")), f"{file} is not read.")
+        raise DataError(f"--labels: {why}", code="unread_labels")
     if any(elsewhere[file] for file in files):
         elsewhere.clear()
         deque(read(elsewhere), maxlen=0)  # to the end
@@ -251,7 +257,7 @@ def _select(listing: Listing, usable: list[_Reading], notes: list[str], by_user:
             other, same = by_place.get(_place(sample), (reading, sample))
             if same.text != sample.text and not _in_two_splits(same.split, sample.split) and not by_user:
                 raise _ambiguous(listing, other, reading)
-        if all(
+        if not by_user and all(
             _copy(each) in copies and not _in_two_splits(copies[_copy(each)], each.split)
             for each in reading.samples
         ):
@@ -300,6 +306,18 @@ def _why_unread(reading: _Reading) -> str:
         f"{reading} is not read: its first texts give no sample: {', '.join([*counts, *first])}. "
         + "".join(FIXES[reason] for reason, _ in reasons.most_common(1))
     )
+
+
+def _unread(listing: Listing, read: Collection[str]) -> Iterator[str]:
+    """Yield why lists are not read, a sentence each for the first; those of ``read`` are in a known format."""
+    left_out = listing.lists_left_out
+    others = [file for file in listing.lists if file not in {*read, *left_out}]
+    for file in others[:_NAMED]:
+        yield f"{file} is not read: most of its first lines are in no known format ({listing.head(file)[:40]!r})."
+    if others[_NAMED:]:
+        yield f"{shortened(others[_NAMED:], 1)}: not read, for the same reason."
+    if left_out:
+        yield f"{shortened(left_out, 1)}: not read, since there are too many lists. Fix: name all by `--labels`."
 
 
 def _nothing(listing: Listing, notes: Sequence[str]) -> DataError:

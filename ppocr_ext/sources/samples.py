@@ -77,6 +77,7 @@ FIXES: dict[str, str] = {  # reason -> what to do about it
     "bad_text": "Correct these texts: they hold a tab or characters that are not valid, or are very long.",
     "bad_path": "Rename these images: a path must not begin with `[`, and not hold a tab or a line end.",
     "several_lines": "A sample is one line of text: cut the image, or close a quote that is open in the table.",
+    "unpaired": "Export Label Studio's JSON: the smaller exports do not say which boxes have no text.",
     "bad_box": "Draw these boxes again: four corners around one line of text.",
     "unknown_char": "Nothing to do: --characters leaves these texts out.",
     "broken_image": "The survey of the images names them.",

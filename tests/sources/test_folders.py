@@ -277,6 +277,34 @@ def test_labels_name_the_files_that_are_read(tmp_path: Path, monkeypatch: pytest
         recognise(tmp_path, labels=["gone.txt"])
 
 
+def test_a_list_that_is_not_read_is_named(tmp_path: Path) -> None:
+    broken = "".join(f"nothing {number}\n" for number in range(300)) + tabs(B)
+    lists(tmp_path, ("l.txt", A))
+    write(tmp_path, "broken.txt", broken)
+    write(tmp_path, "late.txt", tabs({f"gone{n}.jpg": "x" for n in range(300)}) + tabs(B))
+    source = recognise(tmp_path)
+    assert source.files == ("l.txt",)
+    for file in ("broken.txt", "late.txt"):
+        assert sum(note.startswith(file) for note in source.notes) == 1
+        with raises_code(DataError, "unread_labels", file):
+            recognise(tmp_path, labels=["l.txt", file])
+    copy = {"l.txt": A, "copy.txt": A}
+    lists(tmp_path, *copy.items())
+    assert texts_of(recognise(tmp_path, labels=list(copy))) == A
+
+
+def test_more_lists_than_are_looked_at_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "_MOST_FILES", 3)
+    names = [f"{n}.jpg" for n in range(5)]
+    images(tmp_path, names)
+    for n, name in enumerate(names):
+        write(tmp_path, f"list_{n}.txt", tabs({name: str(n)}))
+    source = recognise(tmp_path)
+    assert len(source.files) == 3 and any("list_3.txt" in note for note in source.notes)
+    every = [f"list_{n}.txt" for n in range(5)]
+    assert len(texts_of(recognise(tmp_path, labels=every))) == 5
+
+
 def test_texts_in_names_need_a_pattern(tmp_path: Path) -> None:
     images(tmp_path, ["京A1_0.png", "B2_1.PNG", "x.jpg"])
     with raises_code(DataError, "no_samples", "2 .png", "x.jpg"):

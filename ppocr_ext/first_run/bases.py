@@ -19,6 +19,7 @@ from ppocr_ext.inference.released import ReleasedModel
 from ppocr_ext.io.resources import config_root, find_config, find_file, shipped_dictionaries
 from ppocr_ext.limits import read_text
 from ppocr_ext.messages import setting
+from ppocr_ext.text_direction import client_direction
 
 _SINGLE = "configs/quickstart/single.yml"
 _DISTILL = "configs/lines/distill.yml"
@@ -241,7 +242,7 @@ def _released_base(source: ReleasedSource) -> Base:
     from ppocr_ext.checkpoint.conversion import ctc_alone  # imports Paddle
 
     shipped = source.conversion.config
-    charset = source.charset()
+    charset = replace(source.charset(), direction=client_direction(source.model.name))
     config = load(config_root() / shipped)
     sections = {"Architecture": ctc_alone(config.at("Architecture"))}
     if config.at("Loss.loss_config_list", None) is not None:
@@ -316,7 +317,7 @@ def _find_file(path: str | Path) -> Path | None:
 
 def _from_run(config: Config) -> dict[str, Any]:
     """Return what a config takes from that of its weights: how images are prepared, and the dictionary."""
-    keys = (_DICTIONARY, "Global.use_space_char")
+    keys = (_DICTIONARY, "Global.use_space_char", "Global.text_direction")
     return {"Eval": config.at("Eval"), **{key: config.at(key, None) for key in keys}}
 
 

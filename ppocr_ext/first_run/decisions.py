@@ -19,9 +19,20 @@ from ppocr_ext.first_run.bases import Base
 from ppocr_ext.io.resources import shown_path
 from ppocr_ext.limits import usable_cores
 from ppocr_ext.messages import shortened
+from ppocr_ext.text_direction import (
+    LEFT_TO_RIGHT,
+    LOGICAL,
+    RIGHT_TO_LEFT,
+    RIGHT_TO_LEFT_VISUAL,
+    VISUAL,
+    default_direction,
+    is_right_to_left,
+    turned,
+)
 
 DICTIONARY = "Global.character_dict_path"
 SPACE = "Global.use_space_char"
+DIRECTION = "Global.text_direction"
 LENGTH = "Global.max_text_length"
 DRAWN = 10_000  # lines that a network without weights trains on, those of the user included
 _MARKS = 2  # of NRTR and SAR, which max_text_length counts
@@ -56,6 +67,7 @@ class Facts(NamedTuple):
         lengths: 5, 50, 95, 99.5 % and the longest label, characters.
         frames: the most that a label needs, by its length.
         ratios: 5, 50, 95 % of width to height of the images; empty if none could be read.
+        order: in which words of right-to-left scripts are stored, see :class:`ppocr_ext.survey.texts.TextReport`.
     """
 
     samples: int
@@ -63,6 +75,7 @@ class Facts(NamedTuple):
     lengths: Sequence[float]
     frames: Mapping[int, int]
     ratios: Sequence[float]
+    order: str = ""
 
 
 class Decision(NamedTuple):
@@ -101,6 +114,11 @@ class Plan:
     def longest(self) -> int:
         """The characters of the longest label that trains."""
         return self[LENGTH] - _MARKS
+
+    def of_drawn(self, text: str) -> str:
+        """Return the label of a drawn line, whose letters stand in the image from left to right as in ``text``."""
+        directions = [row.value for row in self.decisions if row.key == DIRECTION]
+        return turned(text) if directions == [RIGHT_TO_LEFT] else text
 
     def characters(self) -> set[str]:
         """Return all characters that the network will know."""
@@ -164,6 +182,7 @@ def decide(facts: Facts, base: Base, out: Path, characters: str | None = None, c
     decisions = (
         Decision(DICTIONARY, file, why),
         Decision(SPACE, use_space),
+        *_direction(facts, base, file),
         length,
         Decision("Global.epoch_num", epochs, f"{steps:,} steps, which see about {seen:,} samples{mixed}"),
         Decision("Global.eval_batch_step", [0, max(1, round(steps / 20))]),
@@ -210,6 +229,22 @@ def _dictionary(facts: Facts, base: Base, wanted: str | None) -> tuple[tuple[str
         known is not None and known.path is not None and (lines, use_space) == (all_own, known.use_space)
     )
     return None if is_same else lines, use_space, f"{len(lines):,} characters, {why}"
+
+
+def _direction(facts: Facts, base: Base, dictionary: str | None) -> list[Decision]:
+    """Return the direction of labels and texts; nothing if it is from left to right, and PaddleOCR takes it so."""
+    before = LEFT_TO_RIGHT if base.charset is None else base.charset.direction
+    if not is_right_to_left(facts.characters):
+        is_usual = before == default_direction(dictionary) == LEFT_TO_RIGHT
+        return [] if is_usual else [Decision(DIRECTION, before, "no label is written from right to left")]
+    if facts.order == VISUAL:
+        why = "labels are stored from the left of the image to its right (visual order)"
+        return [Decision(DIRECTION, RIGHT_TO_LEFT_VISUAL, why)]
+    if facts.order == LOGICAL:
+        return [Decision(DIRECTION, RIGHT_TO_LEFT, "labels are stored as they are read (logical order)")]
+    value = RIGHT_TO_LEFT if before == LEFT_TO_RIGHT else before
+    why = "no word shows the order of its letters: compare a label with look.png"
+    return [Decision(DIRECTION, value, why)]
 
 
 def _max_length(facts: Facts, base: Base) -> Decision:

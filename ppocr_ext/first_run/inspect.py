@@ -34,6 +34,7 @@ from ppocr_ext.survey.findings import Finding, Tally
 from ppocr_ext.survey.images import MOST, ImageReport, folder_reader, survey_images
 from ppocr_ext.survey.texts import TextReport, TextSurvey
 from ppocr_ext.synth.lines import LineSource, LineSplit, LineStyle, RandomTexts, find_fonts
+from ppocr_ext.text_direction import VISUAL, turned
 
 _READ = 100  # samples that a released model reads
 DRAWABLE = 1_000  # characters that are drawn; of more, the first
@@ -184,11 +185,11 @@ def inspect_source(
     except DataError as error:
         notes.append(f"No lines can be drawn to train on: {error}")
     ratios = images.ratios if images.usable else ()
-    facts = Facts(split.counts()["train"], wanted, lengths, frames, ratios)
+    facts = Facts(split.counts()["train"], wanted, lengths, frames, ratios, texts.order)
     plan = decide(facts, network, out, characters, can_draw=not notes)
     notes += _split_notes(source, split, plan)
     skipped += _unlabelled(source)
-    reads = _rate_of(covers[0].source, source, texts.samples) if covers else None
+    reads = _rate_of(covers[0].source, source, texts) if covers else None
     return Inspection(source, out, seed, general, skipped, texts, images, split, covers, reads, plan, notes)
 
 
@@ -208,7 +209,7 @@ def _split_notes(source: Source, split: Split, plan: Plan) -> Iterator[str]:
     )
 
 
-def _rate_of(released: OfficialWeights | ReleasedSource, source: Source, samples: int) -> Rate | None:
+def _rate_of(released: OfficialWeights | ReleasedSource, source: Source, found: TextReport) -> Rate | None:
     """Return what a released model reads of some samples, evenly taken; None for other or unknown models."""
     if not isinstance(released, ReleasedSource) or not released.model.is_known:
         return None
@@ -217,10 +218,11 @@ def _rate_of(released: OfficialWeights | ReleasedSource, source: Source, samples
     except MissingPackageError:  # of the library that runs it, which a training does not need
         return None
     reader = SampleReader(source)
-    chosen = islice(samples_of(source), 0, None, math.ceil(samples / _READ))
+    chosen = islice(samples_of(source), 0, None, math.ceil(found.samples / _READ))
     pairs = [(sample.text, content) for sample in chosen if isinstance(content := reader(sample), bytes)]
     texts = recognizer.read(tqdm([image for _, image in pairs], released.value, disable=None, leave=False))
-    labels = [label.replace(" ", "") for label, _ in pairs]
+    as_read = turned if found.order == VISUAL else str
+    labels = [as_read(label).replace(" ", "") for label, _ in pairs]
     right = [label == each.text.replace(" ", "") for label, each in zip(labels, texts, strict=True)]
     return Rate(sum(right), len(right))
 

@@ -107,7 +107,7 @@ def write_first_run(inspection: Inspection, command: str) -> Files:
             code="no_samples",
         )
     if plan.drawn:
-        train = Data(train.folder, _mix(out, train.folder, plan.repeats))
+        train = Data(train.folder, _mix(out, train.folder, plan))
     if plan.base.charset is not None or inspection.general is not None:
         try:
             general, counts["general"] = _write_general(inspection)
@@ -206,14 +206,14 @@ def _begin(folder: Path, root: Path) -> str:
     return "" if path == "." else f"{path}/"
 
 
-def _mix(out: Path, root: Path, repeats: int) -> Path:
-    """Write a list of the user's lines, each so often, and of the drawn ones; return it."""
+def _mix(out: Path, root: Path, plan: Plan) -> Path:
+    """Write a list of the user's lines, each as often as planned, and of the drawn ones; return it."""
     begin = _begin(out / _DRAWN, root)
     drawn = read_label_file(out / _DRAWN / "train_list.txt")
-    own = chain.from_iterable(read_label_file(out / "train.txt") for _ in range(repeats))
+    own = chain.from_iterable(read_label_file(out / "train.txt") for _ in range(plan.repeats))
     rows = chain(
         ((line.images[0], line.label) for line in own),
-        ((f"{begin}{line.images[0]}", line.label) for line in drawn),
+        ((f"{begin}{line.images[0]}", plan.of_drawn(line.label)) for line in drawn),
     )
     write_label_file(out / "mixed.txt", rows)
     return out / "mixed.txt"
@@ -232,10 +232,11 @@ def _write_general(inspection: Inspection) -> tuple[Data | None, int]:
     if len(drawn) > DRAWABLE:  # no network reads random texts of thousands of rare characters
         drawn = {each for each in drawn if each.isascii() or each in inspection.texts.characters}
     file = inspection.general
+    label_of = inspection.plan.of_drawn if file is None else str
     if file is None:
         file = inspection.out / "general" / "train_list.txt"
         _draw(inspection.lines(sorted(drawn)), file.parent, GENERAL_LINES)
     lines = (line for line in read_label_file(file) if line.label and known.issuperset(line.label))
     label_file = inspection.out / "general.txt"
-    count = write_label_file(label_file, ((line.images[0], line.label) for line in lines))
+    count = write_label_file(label_file, ((line.images[0], label_of(line.label)) for line in lines))
     return (Data(file.parent, label_file) if count else None), count

@@ -36,13 +36,22 @@ from ppocr_ext.data.preflight import (
     check_lmdbs,
     open_sources,
 )
-from ppocr_ext.data.preflight_report import EXAMPLES, FileReport, PreflightReport, UnusableLimit, limit_errors
+from ppocr_ext.data.preflight_report import EXAMPLES, FileReport, PreflightReport
 from ppocr_ext.data.sample_rules import FRAMES_A_CHARACTER, FrameLimit, Gtc, SampleRules
+from ppocr_ext.data.unusable_limit import UnusableLimit, limit_errors
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.issues import Issue, report_issues
 from ppocr_ext.messages import LOG, printable
 from ppocr_ext.run.frame_counts import FrameCounts
+from ppocr_ext.text_direction import (
+    LEFT_TO_RIGHT,
+    LOGICAL,
+    RIGHT_TO_LEFT,
+    RIGHT_TO_LEFT_VISUAL,
+    VISUAL,
+    order_of,
+)
 
 
 def second_label_kind(transforms: Any) -> Gtc | None:
@@ -194,7 +203,6 @@ def sample_rules(config: Config, mode: str, charset: Charset, frames: FrameLimit
         config.settings.max_text_length,
         second_label_kind(config.at(f"{mode}.dataset.transforms", default=None)),
         frames,
-        config.settings.unknown_char,
         # Decode all images of Eval, since a bad one would change the result.
         image_check="decode" if mode == "Eval" else "header",
         allow_outside_data_dir=config.settings.allow_outside_data_dir,
@@ -265,6 +273,7 @@ def data_warnings(config: Config, mode: str, report: PreflightReport, section: s
         section: name of the data of ``mode`` in messages.
     """
     yield from _unseen(config, mode, report, section)
+    yield from _label_order(config, mode, report, section)
     yield from _cut_labels(config, mode, report, section)
     if mode == "Train":
         yield from _few_frames(config, report)
@@ -307,6 +316,22 @@ def _cut_labels(config: Config, mode: str, report: PreflightReport, section: str
             message = f"{count:,} of {report.usable:,} labels {text}.{_examples(report, files, code)}"
             issue = _warning(config, code, f"{mode}.{key}", message, f"{section}.{key}")
             yield replace(issue, level="error") if is_text else issue
+
+
+def _label_order(config: Config, mode: str, report: PreflightReport, section: str) -> Iterator[Issue]:
+    """Yield a warning if words are stored in another order than ``Global.text_direction`` says."""
+    order = order_of(report.orders)
+    direction = report.rules.charset.direction if report.rules.charset else LEFT_TO_RIGHT
+    if order in ("", LOGICAL if direction == RIGHT_TO_LEFT else VISUAL):
+        return
+    fix = RIGHT_TO_LEFT if order == LOGICAL else RIGHT_TO_LEFT_VISUAL
+    stored = {LOGICAL: "as they are read", VISUAL: "from the left of the image to its right"}[order]
+    message = (
+        f"{report.orders[order]:,} of {report.orders.total():,} words that show it are stored {stored}, but "
+        f"Global.text_direction is {direction}: a network does not learn them. Fix: -o Global.text_direction={fix}"
+    )
+    key = "dataset.data_dir" if report.is_lmdb else "dataset.label_file_list"
+    yield _warning(config, "label_order", f"{mode}.{key}", message, f"{section}.{key}")
 
 
 def _examples(report: PreflightReport, files: Sequence[FileReport], code: str) -> str:

@@ -112,7 +112,7 @@ def _columns(own: Charset, charset: Charset, part: str, value: str) -> np.ndarra
     Raises:
         WeightsError: a class that labels can have gets none.
     """
-    symbols = [charset.mapped(each) if len(each) == 1 else "" for each in own.characters]
+    symbols = [charset.encoded(each) if len(each) == 1 else "" for each in own.characters]
     classes = [charset.ids(each)[0] if each and not charset.unknown(each) else -1 for each in symbols]
     used = {each: charset.ids(each)[0] for each in charset.characters if len(each) == 1}
     if lacking := [repr(each) for each in used if used[each] not in classes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import cv2
 import numpy as np
@@ -14,8 +14,8 @@ from error_codes import raises_code
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.data.preflight import check_label_files
-from ppocr_ext.data.preflight_report import UnusableLimit, limit_errors
 from ppocr_ext.data.sample_rules import FrameLimit, SampleRules
+from ppocr_ext.data.unusable_limit import UnusableLimit, limit_errors
 from ppocr_ext.errors import DataError
 from ppocr_ext.host.locate import locate_host
 
@@ -34,6 +34,8 @@ def folder(tmp_path):
 
 def check(files, folder, charset, max_text_length, **options):
     """Check label files by the rules among ``options``."""
+    if options.pop("unknown_char", "") == "drop_char":
+        charset = replace(charset, drops_unknown=True)
     names = {field.name for field in fields(SampleRules)} & set(options)
     rules = SampleRules(charset, max_text_length, **{name: options.pop(name) for name in names})
     return check_label_files(files, folder, rules, **options)

@@ -21,6 +21,7 @@ from ppocr_ext.first_run.bases import Base, covering_weights, open_base, small_b
 from ppocr_ext.first_run.config_text import Data, config_text
 from ppocr_ext.first_run.decisions import Facts, Plan
 from ppocr_ext.host import open_host
+from ppocr_ext.text_direction import LEFT_TO_RIGHT, RIGHT_TO_LEFT, RIGHT_TO_LEFT_VISUAL
 
 __all__ = ["captchas", "tiny"]
 pytestmark = pytest.mark.usefixtures("no_released_models")
@@ -204,6 +205,27 @@ def test_wide_lines_widen_an_official_network_with_its_frames(tmp_path: Path) ->
     assert "Train.sampler.scales" in other and "Architecture.Backbone.train_frames" not in other
     keys = {row.key for row in decide(WORDS, official(tmp_path)).decisions}
     assert not keys & {"Train.sampler.scales", "Architecture.Backbone.train_frames"}
+
+
+@pytest.mark.parametrize(
+    ("order", "direction"),
+    [("logical", RIGHT_TO_LEFT), ("visual", RIGHT_TO_LEFT_VISUAL), ("", RIGHT_TO_LEFT)],
+)
+def test_letters_decide_the_direction_and_no_path_does(order: str, direction: str) -> None:
+    hebrew = WORDS._replace(characters=dict.fromkeys("\u05d0\u05d1\u05d2 12", 9), order=order)
+    plan = decide(hebrew, small_base())
+    assert plan["Global.text_direction"] == direction
+    assert plan.of_drawn("\u05d0\u05d112") == (
+        "12\u05d1\u05d0" if direction == RIGHT_TO_LEFT else "\u05d0\u05d112"
+    )
+    latin = decide(WORDS, small_base()), decisions.decide(WORDS, small_base(), Path("arabic/my"))
+    found = [[row.value for row in plan.decisions if row.key == "Global.text_direction"] for plan in latin]
+    assert found == [[], [LEFT_TO_RIGHT]]
+
+
+def test_an_arabic_base_keeps_its_direction(tmp_path: Path) -> None:
+    plan = decide(WORDS, official(tmp_path, "arabic_PP-OCRv5_mobile_rec"))
+    assert plan["Global.text_direction"] == RIGHT_TO_LEFT_VISUAL
 
 
 @pytest.mark.parametrize("name", ["small", "en_PP-OCRv5_mobile_rec", "PP-OCRv3_mobile_rec", "ch_RepSVTR_rec"])

@@ -11,7 +11,7 @@ from error_codes import raises_code
 from lmdb_files import write_lmdb
 
 from ppocr_ext.data.load_failures import LoadFailures, sample_key
-from ppocr_ext.data.preflight_report import UnusableLimit
+from ppocr_ext.data.unusable_limit import UnusableLimit
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.evaluation.evaluate import evaluate
 from ppocr_ext.host import open_host

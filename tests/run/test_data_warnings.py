@@ -20,6 +20,7 @@ from ppocr_ext.data.sample_rules import SampleRules
 from ppocr_ext.issues import Issue
 from ppocr_ext.run.data_check import compare_images, run_preflight
 from ppocr_ext.run.frame_counts import FrameCounts
+from ppocr_ext.text_direction import LEFT_TO_RIGHT, RIGHT_TO_LEFT, RIGHT_TO_LEFT_VISUAL, turned
 
 DIGITS = Charset(tuple("0123456789"))
 Tiny = Callable[..., Config]
@@ -74,6 +75,36 @@ def test_many_images_are_compared_by_path_alone(tiny, tmp_path, captchas, monkey
         assert any("compared by path" in text for text in said) == (most == 24)
     run_preflight(config, DIGITS, {"Eval": FrameCounts({})}, report=said.append, warn=found.extend)
     assert len(found) == 1  # an evaluation alone compares nothing
+
+
+@pytest.mark.parametrize(("direction", "order", "fix"), [
+    (LEFT_TO_RIGHT, str, RIGHT_TO_LEFT),
+    (LEFT_TO_RIGHT, turned, ""),
+    (RIGHT_TO_LEFT, str, ""),
+    (RIGHT_TO_LEFT, turned, RIGHT_TO_LEFT_VISUAL),
+    (RIGHT_TO_LEFT_VISUAL, str, RIGHT_TO_LEFT),
+    (RIGHT_TO_LEFT_VISUAL, turned, ""),
+])  # fmt: skip
+def test_labels_in_another_order_than_the_direction_are_named(
+    tiny: Tiny, captchas: Path, tmp_path: Path, direction: str, order: Callable[[str], str], fix: str
+) -> None:
+    images = [line.split("\t")[0] for line in (captchas / "train_list.txt").read_text().splitlines()]
+    labels = ["المدينة 12", "مدرسة", "שלום"]
+    charset = Charset(tuple(sorted(set("".join(labels)))), direction=direction)
+    rows = [f"{image}\t{order(label)}" for image, label in zip(images, labels, strict=False)]
+    (tmp_path / "list.txt").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    values = {"Train.dataset.label_file_list": [str(tmp_path / "list.txt")], "Global.max_text_length": 30}
+    config = tiny("student", **values)
+    found = list[Issue]()
+    for image_check in (
+        "header",
+        "decode",
+    ):  # lines that one regular expression reads, and those that it does not
+        frames = {"Train" if image_check == "header" else "Eval": FrameCounts({})}
+        values = {"Eval.dataset.label_file_list": [str(tmp_path / "list.txt")]}
+        run_preflight(config.with_values(values), charset, frames, warn=found.extend)
+    assert [issue.code for issue in found] == ["label_order"] * 2 * bool(fix)
+    assert all(f"Global.text_direction={fix}" in issue.message for issue in found)
 
 
 RULES = SampleRules(Charset.default(), 5)

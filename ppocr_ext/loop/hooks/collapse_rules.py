@@ -69,6 +69,7 @@ _RATE = "the learning rate is too high or has no warm-up: lower Optimizer.lr.lea
 _CLIP = "one step was too large: set Optimizer.clip_norm_global, and look at grad_norm in metrics.jsonl"
 _WEIGHTS = "the weights were damaged, or are of another dictionary: go back to best_accuracy"
 _LABELS = "labels do not belong to their images, or images are empty: look at samples.json"
+_ORDER = "labels of a right-to-left script have another order than Global.text_direction: see label_order in train.log"
 _BATCH_NORM = "BatchNorm has learnt from absurd images: keep Global.absurd_input and absurd_variance"
 _LONGER = "too few steps: train longer (Global.epoch_num), with short text lines first"
 _NRTR = "label_gtc is empty or has another encoder than NRTRLabelEncode: look at the transforms of Train"
@@ -83,6 +84,7 @@ CAUSES: dict[str, tuple[str, ...]] = {
         _RATE,
         _CLIP,
         _LABELS,
+        _ORDER,
         "labels are far shorter than the frames: train longer",
     ),
     "certain_blanks": (
@@ -103,11 +105,13 @@ CAUSES: dict[str, tuple[str, ...]] = {
         "the learning rate is too low or too high: try a third and three times of Optimizer.lr.learning_rate",
         _LONGER,
         _LABELS,
+        _ORDER,
     ),
     "nothing_right": (
         _LONGER,
         "Eval prepares images or labels differently from Train: look at samples.json",
         _LABELS,
+        _ORDER,
     ),
 }
 

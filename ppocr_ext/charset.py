@@ -184,6 +184,11 @@ class Charset:
         """Return the characters of ``text`` without a class, each once, in the order of the text."""
         return [c for c in dict.fromkeys(self._folded(text)) if c not in self._ctc_ids]
 
+    def has_other_case(self, text: str) -> bool:
+        """Return True if ``text`` has unknown characters, and the dictionary has each of them in the other case."""
+        unknown = self.unknown(text)
+        return bool(unknown) and all(letter.swapcase() in self._ctc_ids for letter in unknown)
+
     def encoded(self, label: str) -> str:
         """Return the characters of ``label`` that are encoded: case folded, unknown ones mapped or removed."""
         label = self._folded(label)

@@ -136,6 +136,7 @@ class PreflightReport:
         misfits: usable samples whose labels need more frames than T; 0 if they count as unusable.
         misfit_examples: the first ``examples`` of them.
         mapped: usable samples with characters that become the unknown symbol, or are dropped.
+        other_case: samples with unknown characters that the dictionary has in the other case, and the first label.
         plain: usable samples whose labels have a digit or an ASCII letter.
         longest, longest_at: number of characters of the longest label of all samples, and its file and line.
         longest_usable: characters of the longest usable label.
@@ -160,6 +161,7 @@ class PreflightReport:
     misfits: int = 0
     misfit_examples: list[UnusableSample] = field(default_factory=list)
     mapped: int = 0
+    other_case: tuple[int, str] = (0, "")
     plain: int = 0
     longest: int = 0
     longest_at: tuple[Path, int] | None = None
@@ -177,6 +179,8 @@ class PreflightReport:
         """Count the next sample of the last file; ``issue`` is None if it is usable."""
         file = self.files[-1]
         file.altered |= line.altered
+        if self.rules.charset is not None and self.rules.charset.has_other_case(line.label):
+            self.other_case = self.other_case[0] + 1, self.other_case[1] or line.label
         if issue is None:
             self.illegible += line.label == ILLEGIBLE
             self.plain += PLAIN.search(line.label) is not None

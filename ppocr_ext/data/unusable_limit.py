@@ -101,9 +101,23 @@ def _error(mode: str, report: PreflightReport, limit: UnusableLimit, width: int)
                 which = "All" if report.counts[reason] == report.total else "Most"
                 option = "-o Global.allow_outside_data_dir=true"
                 fix = f"{which} samples are outside: if data_dir is right, set {option}."
+            if reason == "unknown_char" and 2 * report.other_case[0] >= report.counts[reason]:
+                fix = f"{case_text(report)}. {CASE_FIX}"
             # the fix for labels that are too long comes last, from `_length_fixes`
             lines.append(f"{_text(report, firsts[reason])}. {'' if reason in _OF_LENGTH else fix}".rstrip())
     return "\n  ".join([*lines, *_length_fixes(report, width)])
+
+
+CASE_FIX = (
+    "Add these letters to the dictionary (`--old-dict` keeps the weights), or write the labels in its case; "
+    "`unknown_char: drop_char` would cut them out of the labels."
+)
+
+
+def case_text(report: PreflightReport) -> str:
+    """Return how many labels lack only the other case in the dictionary, with the first of them."""
+    count, label = report.other_case
+    return f"{count:,} labels lack only letters that the dictionary has in the other case ({label!r})"
 
 
 def _text(report: PreflightReport, sample: UnusableSample) -> str:

@@ -38,7 +38,7 @@ from ppocr_ext.data.preflight import (
 )
 from ppocr_ext.data.preflight_report import EXAMPLES, FileReport, PreflightReport
 from ppocr_ext.data.sample_rules import FRAMES_A_CHARACTER, FrameLimit, Gtc, SampleRules
-from ppocr_ext.data.unusable_limit import UnusableLimit, limit_errors
+from ppocr_ext.data.unusable_limit import CASE_FIX, UnusableLimit, case_text, limit_errors
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.issues import Issue, report_issues
@@ -274,6 +274,11 @@ def data_warnings(config: Config, mode: str, report: PreflightReport, section: s
     """
     yield from _unseen(config, mode, report, section)
     yield from _label_order(config, mode, report, section)
+    if (
+        report.mapped and 2 * report.other_case[0] >= report.mapped
+    ):  # else they are unusable, and the limit decides
+        path = "Global.character_dict_path"
+        yield _warning(config, "other_case", path, f"{section}: {case_text(report)}. Fix: {CASE_FIX}")
     yield from _cut_labels(config, mode, report, section)
     if mode == "Train":
         yield from _few_frames(config, report)

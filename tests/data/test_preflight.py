@@ -199,6 +199,24 @@ def test_labels_that_lose_characters_are_counted(folder):
     assert clean.mapped == 0 and clean.summary() == "1 samples, all usable"
 
 
+@pytest.mark.parametrize(
+    ("labels", "named", "counted"),
+    [("QXghL gh Qh", True, (2, "QXghL")), ("#1 gh Qg", True, (1, "Qg")), ("#1 #2 Q# Qg", False, (1, "Qg"))],
+)
+def test_a_dictionary_without_the_other_case_is_named_before_letters_are_dropped(
+    folder, labels, named, counted
+):
+    file = write(folder, *(f"ok.png\t{label}" for label in labels.split()))
+    charset = Charset(tuple("qxghl"))
+    result = check(file, folder, charset, 25)
+    errors = limit_errors({"Train": result}, UnusableLimit(0.1))[0]
+    assert ("other case" in errors) == named
+    assert ("`Global.unknown_char: drop_char` keeps" in errors) == (not named)
+    assert (
+        check(file, folder, charset, 25, unknown_char="drop_char").other_case == counted == result.other_case
+    )
+
+
 @pytest.fixture(scope="module")
 def encoders():
     """PaddleOCR's own label encoders."""

@@ -107,6 +107,19 @@ def test_labels_in_another_order_than_the_direction_are_named(
     assert all(f"Global.text_direction={fix}" in issue.message for issue in found)
 
 
+def test_labels_that_lose_letters_of_the_other_case_are_named(
+    tiny: Tiny, captchas: Path, tmp_path: Path
+) -> None:
+    one, two = (line.split("\t")[0] for line in (captchas / "train_list.txt").read_text().splitlines()[:2])
+    (tmp_path / "list.txt").write_text(f"{one}\tQXghL\n{two}\tgh\n")
+    config = tiny("student", **{"Train.dataset.label_file_list": [str(tmp_path / "list.txt")]})
+    found = list[Issue]()
+    for letters in ("qxghl", "ghQXL"):
+        charset = Charset(tuple(letters), drops_unknown=True)
+        run_preflight(config, charset, {"Train": FrameCounts({})}, warn=found.extend)
+    assert [issue.code for issue in found] == ["other_case"]
+
+
 RULES = SampleRules(Charset.default(), 5)
 NAMES = ["a.png", "b.png", "c.png", "d.png", "copy_of_a.png", "sub/../b.png", "./c.png", "in/d.png"]
 SAME_PATH = {"sub/../b.png": "b.png", "./c.png": "c.png", "in/d.png": "d.png"}

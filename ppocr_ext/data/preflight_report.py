@@ -145,6 +145,7 @@ class PreflightReport:
         looked_at: images that were checked for visible text, spread over the data.
         unseen: the samples among them in which nothing can be read.
         illegible: usable samples whose label is :data:`ILLEGIBLE`.
+        characters: those of the usable labels, as they are encoded.
         orders: words of usable samples whose letters show in which order they are stored, by order.
         warnings: issues of the samples that do not keep the run from starting.
     """
@@ -172,6 +173,7 @@ class PreflightReport:
     looked_at: int = 0
     unseen: list[UnusableSample] = field(default_factory=list)
     illegible: int = 0
+    characters: set[str] = field(default_factory=set, repr=False)
     orders: Counter[str] = field(default_factory=Counter)
     warnings: list[Issue] = field(default_factory=list)
 
@@ -190,6 +192,7 @@ class PreflightReport:
                 if self.misfits <= self.examples:
                     self.misfit_examples.append(UnusableSample(file.path, line.number, *misfit))
             self.longest_usable = max(self.longest_usable, len(line.label))
+            self.characters.update(self.rules.encoded(line.label))
             self._count_orders([line.label])
         else:
             self.counts[issue.reason] += 1
@@ -207,7 +210,9 @@ class PreflightReport:
         self.files[-1].lines.extend(b"\1" * len(labels))
         self.longest_usable = max(self.longest_usable, longest)
         self._count_orders(labels)
-        needed = frames_needed_each(labels, self.rules.encoded("".join(labels)))
+        encoded = self.rules.encoded("".join(labels))
+        self.characters.update(encoded)
+        needed = frames_needed_each(labels, encoded)
         if longest > self.longest or needed.max() > self.most_frames:
             for number, label in enumerate(labels, first):
                 self._measure(label, number)

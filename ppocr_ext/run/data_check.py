@@ -10,31 +10,24 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache, partial
-from hashlib import blake2b
+from functools import partial
 from pathlib import Path
-from posixpath import join, realpath, split
 from typing import Any
 
-import numpy as np
 import paddle.distributed as dist
-from tqdm import tqdm
 
 from ppocr_ext.base.parts import BRANCH_ROWS, OF_LABEL_FILES, OF_LMDB
 from ppocr_ext.charset import Charset
 from ppocr_ext.check.data import reads_key
 from ppocr_ext.check.objective import LONG_WARM_UP, long_warm_up
 from ppocr_ext.config import Config
+from ppocr_ext.config.derive import model_paths
 from ppocr_ext.data.batches import samples_per_step
 from ppocr_ext.data.preflight import (
-    BAR,
     UNSEEN_FIXES,
-    SampleSource,
     check_label_files,
     check_lmdbs,
-    open_sources,
 )
 from ppocr_ext.data.preflight_report import EXAMPLES, FileReport, PreflightReport
 from ppocr_ext.data.sample_rules import FRAMES_A_CHARACTER, FrameLimit, Gtc, SampleRules
@@ -42,8 +35,9 @@ from ppocr_ext.data.unusable_limit import CASE_FIX, UnusableLimit, case_text, li
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.issues import Issue, report_issues
-from ppocr_ext.messages import LOG, printable
+from ppocr_ext.messages import LOG, printable, shortened
 from ppocr_ext.run.frame_counts import FrameCounts
+from ppocr_ext.run.shared_images import SHOWN, data_warning, shared_image_warnings
 from ppocr_ext.text_direction import (
     LEFT_TO_RIGHT,
     LOGICAL,
@@ -150,11 +144,30 @@ def _check_sections(
             checked.warnings.extend(data_warnings(config, mode, checked, names[mode]))
             if not limit.allows_report(checked):
                 continue
-            for text in filter(None, (checked.summary(), checked.frames_summary())):
+            forgotten = forgotten_characters(config, charset, checked) if mode == "Train" else ""
+            for text in filter(None, (checked.summary(), checked.frames_summary(), forgotten)):
                 report(f"{names[mode].lower()} data: {text}")
         for text in count.notes(0 if checked is None else checked.most_frames):
             report(text)
     return found, errors
+
+
+def forgotten_characters(config: Config, charset: Charset, report: PreflightReport) -> str:
+    """Return how many characters no label of ``Train`` has, and the first of them, if it begins from weights.
+
+    The network unlearns them, since no sample asks for them. The space of ``use_space_char`` comes first.
+    """
+    settings = config.settings
+    trained = (part for part in model_paths(config) if not config.at((*part, "freeze_params"), False))
+    own = [config.at((*part, "pretrained"), None) for part in trained]
+    lacking = [each for each in dict.fromkeys(charset.characters) if each not in report.characters]
+    if settings.checkpoints or report.stopped or not (settings.pretrained_model or any(own)) or not lacking:
+        return ""
+    named = [repr(each) for each in sorted(lacking, key=lambda each: each != " ")]
+    return (
+        f"no label has {len(lacking):,} of {len(charset.characters):,} characters of the dictionary, which the weights "
+        f"may know and this training unlearns: {shortened(named, _NAMED)}"
+    )
 
 
 def preflight_json(
@@ -233,34 +246,20 @@ def _check_section(
 
 _WARM_UP = "Optimizer.lr.warmup_steps"
 _DEFAULT_STEPS = 5000  # default of warmup_steps in LinearWarmupCosine
+<<<<<<< HEAD
 _SHOWN = 40  # characters of a label in a message
+=======
+_FRAMES = 2  # least T for each character of the longest label, so that a blank can stand beside each
+_NAMED = 10  # characters that no label has
+>>>>>>> 56d7f6c4 (Name the characters that a fine-tuning unlearns, the space first)
 _TAB = 'a tab between image and label, and `delimiter: "\\t"`'
 _CSV_FIX = f"write no quotes, but {_TAB}"
 _CUT_FIXES = {  # whether the delimiter is common in texts -> key to change, and what to do
     False: ("dataset.label_file_list", "write labels without it, and no columns after them"),
     True: ("dataset.delimiter", f"write {_TAB}"),
 }
-_SHARED = {  # code -> config path, and what is wrong
-    "trained_samples": (
-        "Eval.dataset",
-        "have an image of Train: the accuracy says nothing about new images. Fix: evaluate on other samples.",
-    ),
-    "conflicting_labels": (
-        "",
-        "have the image of an earlier sample, but another label. Fix: correct the labels.",
-    ),
-    "repeated_samples": (
-        "",
-        "have image and label of a sample in another file: they count twice. Fix: name a label file once.",
-    ),
-}
 _FILTERING = ("RecMetric", "DistillationMetric")  # metrics that have `is_filter`
 _FEW = 0.02  # share of odd images without a warning, since most data have some
-MOST_READ = 20_000  # samples whose images a run compares by content
-_ROW = np.dtype([("image", "i8"), ("label", "i8"), ("number", "u4")])  # hashes, and the number of the sample
-Place = tuple[str, str, str]  # (file and line of a sample, its image, its label)
-# How many samples there are, and the first of them as pairs (earlier sample, this sample).
-EqualImages = tuple[int, list[tuple[Place, Place]]]
 
 
 def data_warnings(config: Config, mode: str, report: PreflightReport, section: str) -> Iterator[Issue]:
@@ -278,19 +277,13 @@ def data_warnings(config: Config, mode: str, report: PreflightReport, section: s
         report.mapped and 2 * report.other_case[0] >= report.mapped
     ):  # else they are unusable, and the limit decides
         path = "Global.character_dict_path"
-        yield _warning(config, "other_case", path, f"{section}: {case_text(report)}. Fix: {CASE_FIX}")
+        yield data_warning(config, "other_case", path, f"{section}: {case_text(report)}. Fix: {CASE_FIX}")
     yield from _cut_labels(config, mode, report, section)
     if mode == "Train":
         yield from _few_frames(config, report)
         yield from _long_warm_up(config, report)
     elif config.at("Metric.is_filter", None) and config.at("Metric.name", None) in _FILTERING:
         yield from _filtered_labels(config, report, section)
-
-
-def _warning(config: Config, code: str, path: str, message: str, shown: str = "") -> Issue:
-    """Return a warning about the value at ``path``, under the name ``shown`` if that is given."""
-    where = "" if not path or config.node(path) is None else config.where(path)
-    return Issue(code, "warning", shown or path, where, message)
 
 
 def _unseen(config: Config, mode: str, report: PreflightReport, section: str) -> Iterator[Issue]:
@@ -304,7 +297,7 @@ def _unseen(config: Config, mode: str, report: PreflightReport, section: str) ->
             f"{count:,} of {report.looked_at:,} images that were looked at cannot be read "
             f"({report.place(first.file, first.line)}: {first.detail}). Fix: {UNSEEN_FIXES[reason]}"
         )
-        yield _warning(config, reason, f"{mode}.{key}", message, f"{section}.{key}")
+        yield data_warning(config, reason, f"{mode}.{key}", message, f"{section}.{key}")
 
 
 def _cut_labels(config: Config, mode: str, report: PreflightReport, section: str) -> Iterator[Issue]:
@@ -319,7 +312,7 @@ def _cut_labels(config: Config, mode: str, report: PreflightReport, section: str
     ):
         if count := sum(file.further.counts[code] for file in files):
             message = f"{count:,} of {report.usable:,} labels {text}.{_examples(report, files, code)}"
-            issue = _warning(config, code, f"{mode}.{key}", message, f"{section}.{key}")
+            issue = data_warning(config, code, f"{mode}.{key}", message, f"{section}.{key}")
             yield replace(issue, level="error") if is_text else issue
 
 
@@ -336,47 +329,20 @@ def _label_order(config: Config, mode: str, report: PreflightReport, section: st
         f"Global.text_direction is {direction}: a network does not learn them. Fix: -o Global.text_direction={fix}"
     )
     key = "dataset.data_dir" if report.is_lmdb else "dataset.label_file_list"
-    yield _warning(config, "label_order", f"{mode}.{key}", message, f"{section}.{key}")
+    yield data_warning(config, "label_order", f"{mode}.{key}", message, f"{section}.{key}")
 
 
 def _examples(report: PreflightReport, files: Sequence[FileReport], code: str) -> str:
     """Return examples of lines with the issue ``code``: the label, and the text that is cut off."""
     left_out = " without {!r}; the whole rest of the line is {!r}".format
     shown = [
-        f"\n  {report.place(file.path, number)}: the label is {label[:_SHOWN]!r}"
-        + (left_out(rest[:_SHOWN], f"{label}{report.delimiter}{rest}"[:_SHOWN]) if rest else "")
+        f"\n  {report.place(file.path, number)}: the label is {label[:SHOWN]!r}"
+        + (left_out(rest[:SHOWN], f"{label}{report.delimiter}{rest}"[:SHOWN]) if rest else "")
         for file in files
         for kind, number, label, rest in file.further.examples
         if kind == code
     ]
     return "".join(shown[:EXAMPLES])
-
-
-def shared_image_warnings(
-    config: Config, found: Mapping[str, PreflightReport], report: Callable[[str], None]
-) -> Iterator[Issue]:
-    """Yield a warning for each kind of samples that share an image with another sample.
-
-    Args:
-        config: resolved.
-        found: reports on ``Train``, and on ``Eval`` if that is checked.
-        report: called with a note if the contents of the images are not compared.
-    """
-    reports = [found[mode] for mode in ("Train", "Eval") if mode in found]
-    by_content = sum(report.usable for report in reports) <= MOST_READ and not any(
-        each.stopped for each in reports
-    )
-    if not by_content:
-        report(
-            f"images are compared by path; by content only if all of at most {MOST_READ:,} samples are checked"
-        )
-    for code, (count, examples) in compare_images(reports, by_content).items():
-        path, text = _SHARED[code]
-        usable = found[path.partition(".")[0]].usable if path else sum(report.usable for report in reports)
-        message = f"{count:,} of {usable:,} samples ({100 * count / usable:.3g} %) {text}"
-        for (first, image, label), (place, own, other) in examples:
-            message += f"\n  {place}: {own} {other[:_SHOWN]!r}; {first}: {image} {label[:_SHOWN]!r}"
-        yield _warning(config, code, path, message)
 
 
 def _few_frames(config: Config, report: PreflightReport) -> Iterator[Issue]:
@@ -391,7 +357,7 @@ def _few_frames(config: Config, report: PreflightReport) -> Iterator[Issue]:
         f"CTC has {limit.frames} frames for labels of up to {report.longest_usable} characters, fewer than twice as "
         f"many: it may learn slowly, or only blanks. Fix: {fix}, or shorter labels."
     )
-    yield _warning(config, "few_frames", limit.key, message)
+    yield data_warning(config, "few_frames", limit.key, message)
 
 
 def _filtered_labels(config: Config, report: PreflightReport, section: str) -> Iterator[Issue]:
@@ -403,7 +369,7 @@ def _filtered_labels(config: Config, report: PreflightReport, section: str) -> I
         f"{gone:,} of {report.usable:,} labels of {section} have no digit or ASCII letter, and it compares nothing "
         f"else. Fix: `is_filter: false`."
     )
-    issue = _warning(config, "filtered_labels", "Metric.is_filter", message)
+    issue = data_warning(config, "filtered_labels", "Metric.is_filter", message)
     yield issue if report.plain or report.stopped else replace(issue, level="error")
 
 
@@ -414,6 +380,7 @@ def _long_warm_up(config: Config, report: PreflightReport) -> Iterator[Issue]:
     steps = math.ceil(report.usable / samples) * config.settings.epoch_num
     warm_up = config.at(_WARM_UP, None)
     warm_up = _DEFAULT_STEPS if warm_up is None else warm_up
+<<<<<<< HEAD
     if isinstance(warm_up, int) and warm_up >= LONG_WARM_UP * steps:
         yield _warning(config, "long_warm_up", _WARM_UP, long_warm_up(f"{warm_up:,} steps", f"{steps:,}"))
 
@@ -501,3 +468,7 @@ def _equal_images(reports: Sequence[PreflightReport], numbers: Any, firsts: Any)
             line = source.line(at, item)
             places[number] = report.place(source.path, at), ", ".join(line.images), line.label
     return len(np.unique(numbers)), [(places[first], places[other]) for first, other in pairs]
+=======
+    if isinstance(warm_up, int) and warm_up >= steps:
+        yield data_warning(config, "long_warm_up", _WARM_UP, long_warm_up(f"{warm_up:,} steps", f"{steps:,}"))
+>>>>>>> 56d7f6c4 (Name the characters that a fine-tuning unlearns, the space first)

@@ -18,8 +18,9 @@ from ppocr_ext.data.preflight import check_label_files, check_lmdbs
 from ppocr_ext.data.preflight_report import PreflightReport
 from ppocr_ext.data.sample_rules import SampleRules
 from ppocr_ext.issues import Issue
-from ppocr_ext.run.data_check import compare_images, run_preflight
+from ppocr_ext.run.data_check import run_preflight
 from ppocr_ext.run.frame_counts import FrameCounts
+from ppocr_ext.run.shared_images import compare_images
 from ppocr_ext.text_direction import LEFT_TO_RIGHT, RIGHT_TO_LEFT, RIGHT_TO_LEFT_VISUAL, turned
 
 DIGITS = Charset(tuple("0123456789"))
@@ -69,7 +70,7 @@ def test_many_images_are_compared_by_path_alone(tiny, tmp_path, captchas, monkey
     config = tiny("student", **values, **{"Global.allow_outside_data_dir": True})
     frames, said, found = {"Train": FrameCounts({}), "Eval": FrameCounts({})}, list[str](), list[Issue]()
     for most in (25, 24):
-        monkeypatch.setattr("ppocr_ext.run.data_check.MOST_READ", most)
+        monkeypatch.setattr("ppocr_ext.run.shared_images.MOST_READ", most)
         run_preflight(config, DIGITS, frames, report=said.append, warn=found.extend)
         assert [issue.code for issue in found] == ["trained_samples"]
         assert any("compared by path" in text for text in said) == (most == 24)
@@ -118,6 +119,25 @@ def test_labels_that_lose_letters_of_the_other_case_are_named(
         charset = Charset(tuple(letters), drops_unknown=True)
         run_preflight(config, charset, {"Train": FrameCounts({})}, warn=found.extend)
     assert [issue.code for issue in found] == ["other_case"]
+
+
+def test_characters_that_a_fine_tuning_unlearns_are_named_the_space_first(
+    tiny: Tiny, captchas: Path, tmp_path: Path
+) -> None:
+    one, two = (line.split("\t")[0] for line in (captchas / "train_list.txt").read_text().splitlines()[:2])
+    (tmp_path / "list.txt").write_text(f"{one}\tab\n{two}\t#b\n")
+    config = tiny("student", **{"Train.dataset.label_file_list": [str(tmp_path / "list.txt")]})
+    charset = Charset((*"abAB", " "), use_space=True, folds_case=True, drops_unknown=True)
+    said = list[str]()
+    for values in ({"pretrained_model": "w"}, {}, {"pretrained_model": "w", "checkpoints": "c"}):
+        changed = config.with_values({f"Global.{key}": value for key, value in values.items()})
+        run_preflight(changed, charset, {"Train": FrameCounts({})}, report=said.append, warn=list)
+    own = tiny("distill", **{"Train.dataset.label_file_list": [str(tmp_path / "list.txt")]})
+    for name in ("Teacher", "Student"):
+        changed = own.with_values({f"Architecture.Models.{name}.pretrained": "w"})
+        run_preflight(changed, charset, {"Train": FrameCounts({})}, report=said.append, warn=list)
+    found = [text for text in said if "no label has" in text]
+    assert len(found) == 2 and all("3 of 5" in text and text.endswith("' ', 'A', 'B'") for text in found)
 
 
 RULES = SampleRules(Charset.default(), 5)

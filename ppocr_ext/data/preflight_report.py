@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, compress
+from itertools import chain, compress, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -143,9 +143,10 @@ class PreflightReport:
         most_frames, most_frames_at: the most frames that a label of any sample needs, and its file and line.
         stopped: the check ended before the last sample, because its time was over.
         looked_at: images that were checked for visible text, spread over the data.
-        unseen: the samples among them in which nothing can be read.
+        unseen: the samples among them in which nothing can be read, or that have another shape than their lines say.
         illegible: usable samples whose label is :data:`ILLEGIBLE`.
         characters: those of the usable labels, as they are encoded.
+        texts: labels of the usable samples, until there are two.
         orders: words of usable samples whose letters show in which order they are stored, by order.
         warnings: issues of the samples that do not keep the run from starting.
     """
@@ -174,6 +175,7 @@ class PreflightReport:
     unseen: list[UnusableSample] = field(default_factory=list)
     illegible: int = 0
     characters: set[str] = field(default_factory=set, repr=False)
+    texts: set[str] = field(default_factory=set, repr=False)
     orders: Counter[str] = field(default_factory=Counter)
     warnings: list[Issue] = field(default_factory=list)
 
@@ -193,7 +195,7 @@ class PreflightReport:
                     self.misfit_examples.append(UnusableSample(file.path, line.number, *misfit))
             self.longest_usable = max(self.longest_usable, len(line.label))
             self.characters.update(self.rules.encoded(line.label))
-            self._count_orders([line.label])
+            self._note_texts([line.label])
         else:
             self.counts[issue.reason] += 1
             if self.counts[issue.reason] <= self.examples:
@@ -209,7 +211,7 @@ class PreflightReport:
         self.plain += sum(map(bool, map(PLAIN.search, labels)))
         self.files[-1].lines.extend(b"\1" * len(labels))
         self.longest_usable = max(self.longest_usable, longest)
-        self._count_orders(labels)
+        self._note_texts(labels)
         encoded = self.rules.encoded("".join(labels))
         self.characters.update(encoded)
         needed = frames_needed_each(labels, encoded)
@@ -217,7 +219,9 @@ class PreflightReport:
             for number, label in enumerate(labels, first):
                 self._measure(label, number)
 
-    def _count_orders(self, labels: Sequence[str]) -> None:
+    def _note_texts(self, labels: Sequence[str]) -> None:
+        if len(self.texts) < 2:
+            self.texts = set(islice(dict.fromkeys((*self.texts, *labels)), 2))
         if self.rules.charset is not None and self.rules.charset.is_right_to_left:
             self.orders.update(chain.from_iterable(map(order_votes, labels)))
 

@@ -25,6 +25,7 @@ from ppocr_ext.config import Config
 from ppocr_ext.config.derive import model_paths
 from ppocr_ext.data.batches import samples_per_step
 from ppocr_ext.data.preflight import (
+    OTHER_SIZE,
     UNSEEN_FIXES,
     check_label_files,
     check_lmdbs,
@@ -250,6 +251,7 @@ _DEFAULT_STEPS = 5000  # default of warmup_steps in LinearWarmupCosine
 _SHOWN = 40  # characters of a label in a message
 =======
 _FRAMES = 2  # least T for each character of the longest label, so that a blank can stand beside each
+_MANY = 10  # samples of one text that may be a first try
 _NAMED = 10  # characters that no label has
 >>>>>>> 56d7f6c4 (Name the characters that a fine-tuning unlearns, the space first)
 _TAB = 'a tab between image and label, and `delimiter: "\\t"`'
@@ -280,6 +282,11 @@ def data_warnings(config: Config, mode: str, report: PreflightReport, section: s
         yield data_warning(config, "other_case", path, f"{section}: {case_text(report)}. Fix: {CASE_FIX}")
     yield from _cut_labels(config, mode, report, section)
     if mode == "Train":
+        if len(report.texts) == 1 < _MANY < report.usable:
+            key = "Train.dataset.data_dir" if report.is_lmdb else "Train.dataset.label_file_list"
+            what = f"all {report.usable:,} samples have the label {min(report.texts)[:SHOWN]!r}: nothing can be learned"
+            fix = "Fix: write the text of each image in the column after its path."
+            yield replace(data_warning(config, "one_text", key, f"{what}. {fix}"), level="error")
         yield from _few_frames(config, report)
         yield from _long_warm_up(config, report)
     elif config.at("Metric.is_filter", None) and config.at("Metric.name", None) in _FILTERING:
@@ -293,11 +300,14 @@ def _unseen(config: Config, mode: str, report: PreflightReport, section: str) ->
         if count < _FEW * report.looked_at:
             continue
         first = next(sample for sample in report.unseen if sample.reason == reason)
+        what = "have another shape than their lines say" if reason == OTHER_SIZE else "cannot be read"
         message = (
-            f"{count:,} of {report.looked_at:,} images that were looked at cannot be read "
+            f"{count:,} of {report.looked_at:,} images that were looked at {what} "
             f"({report.place(first.file, first.line)}: {first.detail}). Fix: {UNSEEN_FIXES[reason]}"
         )
-        yield data_warning(config, reason, f"{mode}.{key}", message, f"{section}.{key}")
+        issue = data_warning(config, reason, f"{mode}.{key}", message, f"{section}.{key}")
+        wrong_columns = reason == OTHER_SIZE and 2 * count > report.looked_at
+        yield replace(issue, level="error") if wrong_columns else issue
 
 
 def _cut_labels(config: Config, mode: str, report: PreflightReport, section: str) -> Iterator[Issue]:

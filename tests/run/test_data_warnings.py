@@ -140,6 +140,27 @@ def test_characters_that_a_fine_tuning_unlearns_are_named_the_space_first(
     assert len(found) == 2 and all("3 of 5" in text and text.endswith("' ', 'A', 'B'") for text in found)
 
 
+@pytest.mark.parametrize(("columns", "errors"), [
+    ("{path}\t{label}\t{width}\t{height}", []),
+    ("{path}\t{label}\t320\t{double}", []),  # sizes of a smaller copy
+    ("{path}\t{label}\t{height}\t{width}", ["other_size"]),
+    ("{path}\t{width}\t{height}\t{label}", ["other_size", "one_text"]),
+])  # fmt: skip
+def test_sizes_in_another_column_are_found(
+    tiny: Tiny, captchas: Path, tmp_path: Path, columns: str, errors: list[str]
+) -> None:
+    rows = [line.split("\t") for line in (captchas / "train_list.txt").read_text().splitlines()]
+    height, width = cv2.imread(str(captchas / rows[0][0])).shape[:2]
+    sizes = {"width": width, "height": height, "double": 320 * height // width}
+    lines = [columns.format(path=path, label=label, **sizes) for path, label in rows]
+    (tmp_path / "list.txt").write_text("\n".join(lines) + "\n")
+    dataset = {"label_file_list": [str(tmp_path / "list.txt")], "ds_width": True}
+    config = tiny("student", **{f"Train.dataset.{key}": value for key, value in dataset.items()})
+    found = list[Issue]()
+    run_preflight(config, DIGITS, {"Train": FrameCounts({})}, warn=found.extend)
+    assert [issue.code for issue in found if issue.level == "error"] == errors
+
+
 RULES = SampleRules(Charset.default(), 5)
 NAMES = ["a.png", "b.png", "c.png", "d.png", "copy_of_a.png", "sub/../b.png", "./c.png", "in/d.png"]
 SAME_PATH = {"sub/../b.png": "b.png", "./c.png": "c.png", "in/d.png": "d.png"}

@@ -122,6 +122,13 @@ def open_data(
     loaders = {mode: _loader(context, plain, classes, check, views, mode) for mode in modes}
     for mode in (mode for mode, loader in loaders.items() if not len(loader)):
         count = len(loaders[mode].dataset)
+        shares = config.at(path := f"{mode}.dataset.ratio_list", default=None)
+        if shares is not None and not count and mode in preflight:
+            raise DataError(
+                f"{config.where(path)}: {path}: {plain_copy(shares)!r} takes none of {preflight[mode].usable:,} usable "
+                f"samples. Fix: greater shares, or leave it out.",
+                code="no_samples",
+            )
         size = config.at(f"{mode}.loader.batch_size_per_card", default=None)
         raise DataError(
             f"{mode}: {count} usable sample{'s' if count != 1 else ''} do not fill one batch of {size} and drop_last "

@@ -247,13 +247,8 @@ def _check_section(
 
 _WARM_UP = "Optimizer.lr.warmup_steps"
 _DEFAULT_STEPS = 5000  # default of warmup_steps in LinearWarmupCosine
-<<<<<<< HEAD
-_SHOWN = 40  # characters of a label in a message
-=======
-_FRAMES = 2  # least T for each character of the longest label, so that a blank can stand beside each
 _MANY = 10  # samples of one text that may be a first try
 _NAMED = 10  # characters that no label has
->>>>>>> 56d7f6c4 (Name the characters that a fine-tuning unlearns, the space first)
 _TAB = 'a tab between image and label, and `delimiter: "\\t"`'
 _CSV_FIX = f"write no quotes, but {_TAB}"
 _CUT_FIXES = {  # whether the delimiter is common in texts -> key to change, and what to do
@@ -390,95 +385,5 @@ def _long_warm_up(config: Config, report: PreflightReport) -> Iterator[Issue]:
     steps = math.ceil(report.usable / samples) * config.settings.epoch_num
     warm_up = config.at(_WARM_UP, None)
     warm_up = _DEFAULT_STEPS if warm_up is None else warm_up
-<<<<<<< HEAD
     if isinstance(warm_up, int) and warm_up >= LONG_WARM_UP * steps:
-        yield _warning(config, "long_warm_up", _WARM_UP, long_warm_up(f"{warm_up:,} steps", f"{steps:,}"))
-
-
-def compare_images(reports: Sequence[PreflightReport], by_content: bool) -> dict[str, EqualImages]:
-    """Return the usable samples that share an image with an earlier one, by kind; kinds without samples are left out.
-
-    Images are sorted by a hash, so each sample needs about 60 bytes of memory.
-
-    Args:
-        reports: the reports of Train, and of Eval if that is checked; at least one sample is usable.
-        by_content: compare the contents of image files. With False, their paths are compared.
-
-    Returns:
-        ``trained_samples``: samples of Eval with an image of Train; ``conflicting_labels``: samples with another label
-        than the first one with this image; ``repeated_samples``: samples with the same label, in another file of the
-        same section.
-
-    Raises:
-        DataError: label files or LMDBs cannot be read anymore.
-    """
-    with tqdm(total=sum(report.usable for report in reports), desc="images", **BAR) as bar:
-        rows = np.fromiter(_rows(reports, by_content, bar), _ROW)
-    # A stable sort keeps the samples of one image in their order.
-    rows = rows[np.argsort(rows["image"], kind="stable")]
-    starts = np.flatnonzero(np.append(True, rows["image"][1:] != rows["image"][:-1]))
-    # For each row, the index of the first row with the same image.
-    first = np.repeat(starts, np.diff(np.append(starts, len(rows))))
-    numbers = rows["number"]
-    differs = rows["label"] != rows["label"][first]
-    ends = np.cumsum([file.total for report in reports for file in report.files])
-    file = np.searchsorted(ends, numbers, "right")
-    in_train = file < len(reports[0].files)
-    kinds = {
-        "trained_samples": in_train[first] & ~in_train,
-        "conflicting_labels": differs,
-        "repeated_samples": (file != file[first]) & (in_train == in_train[first]) & ~differs,
-    }
-    return {
-        kind: _equal_images(reports, numbers[mask], numbers[first[mask]])
-        for kind, mask in kinds.items()
-        if mask.any()
-    }
-
-
-def _rows(reports: Sequence[PreflightReport], by_content: bool, bar: tqdm) -> Iterator[tuple[int, int, int]]:
-    """Yield a row for each image of a usable sample."""
-    # Called for folders only: images share a few, and looking one up is slow.
-    real_path = lru_cache(10_000)(realpath)
-    for number, (report, source, is_usable, at, item) in enumerate(_samples(reports)):
-        if not is_usable:
-            continue
-        line = source.line(at, item)
-        for name in line.images:
-            folder, file = split(join(source.path if report.is_lmdb else report.data_dir, name))
-            image = hash(f"{real_path(folder)}/{file}")
-            if by_content:
-                with suppress(OSError):  # the image was removed after the check
-                    content = source.image(line._replace(images=(name,))) or b""
-                    image = int.from_bytes(blake2b(content, digest_size=8).digest(), "little", signed=True)
-            yield image, hash(report.rules.encoded(line.label)), number
-        bar.update()
-
-
-def _samples(
-    reports: Sequence[PreflightReport],
-) -> Iterator[tuple[PreflightReport, SampleSource, int, int, Any]]:
-    """Yield (report, source, is usable, number in the source, item) of each checked sample."""
-    for report in reports:
-        sources = open_sources(report, [file.path for file in report.files])
-        # Not strict: the check may have stopped before the last LMDB.
-        for file, source in zip(report.files, sources, strict=False):
-            for at, (is_usable, item) in enumerate(zip(file.lines, source.items(), strict=False), start=1):
-                yield report, source, is_usable, at, item
-
-
-def _equal_images(reports: Sequence[PreflightReport], numbers: Any, firsts: Any) -> EqualImages:
-    """Return the samples ``numbers`` with the first samples that have their images, ``firsts``."""
-    order = np.argsort(numbers, kind="stable")[:EXAMPLES]
-    pairs = list(zip(firsts[order].tolist(), numbers[order].tolist(), strict=True))
-    wanted = {number for pair in pairs for number in pair}
-    places = dict[int, Place]()
-    for number, (report, source, _, at, item) in enumerate(_samples(reports)):
-        if number in wanted:
-            line = source.line(at, item)
-            places[number] = report.place(source.path, at), ", ".join(line.images), line.label
-    return len(np.unique(numbers)), [(places[first], places[other]) for first, other in pairs]
-=======
-    if isinstance(warm_up, int) and warm_up >= steps:
         yield data_warning(config, "long_warm_up", _WARM_UP, long_warm_up(f"{warm_up:,} steps", f"{steps:,}"))
->>>>>>> 56d7f6c4 (Name the characters that a fine-tuning unlearns, the space first)

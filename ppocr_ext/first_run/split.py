@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 import zlib
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import compress
-from pathlib import PurePosixPath
 from typing import NamedTuple
 
 import numpy as np
@@ -31,7 +30,9 @@ _KINDS = ("page", "name", "folder", "image")  # what samples are split by, in th
 _OF_A_PAGE = re.compile(
     r"(.+?)[_-](?:crop|line|word|box|row|cell|text)[_-]?\d+$|(.*\d.*?)[_-]\d+$", re.IGNORECASE
 )
-_Pairs = tuple[np.ndarray, np.ndarray]  # int [pairs] each: a sample, and a class that it has
+_SAFE = 16  # groups from which on a character is surely left in train: each evaluates with a chance of at most 0.2
+_Pair = tuple[int, int]  # two samples
+_Owners = dict[str, dict[int, int]]  # class of few groups -> these, with their samples
 
 
 @dataclass(frozen=True)
@@ -63,9 +64,7 @@ def split_samples(
     test: bool = False,
     copies: Mapping[str, str] | None = None,
 ) -> Split:
-    """Return the part of each sample; the same for the same samples and seed.
-
-    A sample takes about 25 bytes, and 4 for each character.
+    """Return the part of each sample; the same for the same samples and seed. A sample takes 17 bytes.
 
     Args:
         samples: all of them, in their order.
@@ -77,7 +76,7 @@ def split_samples(
     Raises:
         DataError: there are too few samples.
     """
-    table = _look(samples)
+    table = _look(samples, with_test=redo and test)
     codes = table.own
     if len(codes) < _FEWEST:
         raise DataError(
@@ -86,24 +85,27 @@ def split_samples(
             code="too_few_samples",
         )
     if 0 in codes and (codes == 1).sum() >= _FEWEST_VAL and not redo:
-        return Split(codes, OWN_SPLIT, table.lacking(codes))
+        return Split(codes, OWN_SPLIT, frozenset(table.characters[1] - table.characters[0]))
     if redo or 0 not in codes:  # only an evaluation or a test part: nothing to train on
         codes[codes == 1] = 0
     if redo and test or 0 not in codes:
         codes[:] = 0
     parts = (1, 2) if test and not (codes == 2).any() else (1,)
-    first = dict(zip(table.keys["image"][::-1].tolist(), range(len(codes) - 1, -1, -1), strict=True))
-    same = [(first[_key(copy)], first[_key(original)]) for copy, original in (copies or {}).items()]
-    result, by = codes, ""
-    for kind, groups, most_unseen in _attempts(table.keys, same):
-        result, by = codes.copy(), kind
+    same = []
+    if copies:
+        first = dict(zip(table.keys["image"][::-1].tolist(), range(len(codes) - 1, -1, -1), strict=True))
+        same = [(first[_key(copy)], first[_key(original)]) for copy, original in copies.items()]
+    result, by, lacking = codes, "", set[str]()
+    for by, keys, pairs, most_unseen in _attempts(table, same):
+        result = codes.copy()
+        groups, owners = _joined(keys, table.owners[by], pairs)
         generators = {code: np.random.default_rng([seed, code]) for code in parts}
-        if all(
-            _take(result, groups, code, rng, table.classes, most_unseen) for code, rng in generators.items()
-        ):
+        taken = [_take(result, groups, code, rng, owners, most_unseen) for code, rng in generators.items()]
+        lacking = taken[0] or set()
+        if None not in taken:
             break
     apart = sum(result[one] != result[other] for one, other in same)
-    return Split(result, by, table.lacking(result), int(apart))
+    return Split(result, by, frozenset(each for each in lacking if len(each) == 1), int(apart))
 
 
 class _Table(NamedTuple):
@@ -112,51 +114,54 @@ class _Table(NamedTuple):
     Attributes:
         own: int8 [samples]: the parts that the data say.
         keys: kind -> uint32 [samples]: what a sample belongs to.
-        names: all characters.
-        characters: each with its number in ``names``.
-        classes: the same, and after them the whole text if there are few.
+        owners: kind -> classes of few groups: characters, and whole texts if there are few of them.
+        characters: of each part that the data say.
     """
 
     own: np.ndarray
     keys: dict[str, np.ndarray]
-    names: list[str]
-    characters: _Pairs
-    classes: _Pairs
-
-    def lacking(self, codes: np.ndarray) -> frozenset[str]:
-        """Return the characters that val has and train lacks."""
-        return frozenset(compress(self.names, _lacking(codes, self.characters)))
+    owners: dict[str, _Owners]
+    characters: list[set[str]]
 
 
-def _look(samples: Iterable[Sample]) -> _Table:
+def _look(samples: Iterable[Sample], with_test: bool) -> _Table:
+    """Return the table of the samples; a test part that stays owns no characters."""
     own = array("b")
     keys = {kind: array("I") for kind in _KINDS}
-    numbers: dict[str, int] = {}  # of characters
-    characters, sizes, texts = array("I"), array("I"), array("I")
+    owners: dict[str, _Owners] = {kind: {} for kind in _KINDS}
+    safe: dict[str, set[str]] = {kind: set() for kind in _KINDS}
+    characters: list[set[str]] = [set() for _ in SPLITS]
+    texts: set[str] = set()
     for sample in samples:
-        own.append(SPLITS.index(sample.split or "train"))
+        code = SPLITS.index(sample.split or "train")
+        own.append(code)
+        characters[code].update(sample.text)
+        classes = set(sample.text)
+        if len(texts) <= _TEXTS:
+            texts.add(sample.text)
+            classes.add(f"\n{sample.text}")
         for kind, name in zip(_KINDS, _names(sample), strict=True):
-            keys[kind].append(_key(name))
-        different = set(sample.text)
-        characters.extend(numbers.setdefault(each, len(numbers)) for each in different)
-        sizes.append(len(different))
-        texts.append(_key(sample.text))
-    every = np.arange(len(own))
-    pairs = np.repeat(every, np.array(sizes, np.int64)), np.array(characters, np.int64)
-    classes = pairs
-    distinct, of_text = np.unique(np.array(texts, np.uint32), return_inverse=True)
-    if len(distinct) <= min(_TEXTS, len(own) / _GROUPS):
-        classes = np.append(pairs[0], every), np.append(pairs[1], len(numbers) + of_text)
+            key = _key(name)
+            keys[kind].append(key)
+            for each in classes - safe[kind] if with_test or code != 2 else ():
+                groups = owners[kind].setdefault(each, {})
+                groups[key] = groups.get(key, 0) + 1
+                if len(groups) > _SAFE:
+                    safe[kind].add(each)
+                    del owners[kind][each]
+    if len(texts) > min(_TEXTS, len(own) / _GROUPS):
+        owners = {kind: {k: v for k, v in each.items() if k[0] != "\n"} for kind, each in owners.items()}
     arrays = {kind: np.array(each, np.uint32) for kind, each in keys.items()}
-    return _Table(np.array(own, np.int8), arrays, list(numbers), pairs, classes)
+    return _Table(np.array(own, np.int8), arrays, owners, characters)
 
 
 def _names(sample: Sample) -> tuple[str, str, str, str]:
     """Return what a sample belongs to, by kind."""
-    path = PurePosixPath(sample.image.partition("#")[0] or sample.image)
-    page = _OF_A_PAGE.match(path.stem)
-    name = f"{path.parent}/{(page[1] or page[2]) if page else path.stem}"
-    return sample.group or sample.image, name, str(path.parent), sample.image
+    folder, _, file = (sample.image.partition("#")[0] or sample.image).rpartition("/")
+    stem = file.rpartition(".")[0] or file
+    page = _OF_A_PAGE.match(stem)
+    name = f"{folder}/{(page[1] or page[2]) if page else stem}"
+    return sample.group or sample.image, name, folder, sample.image
 
 
 def _key(name: str) -> int:
@@ -164,21 +169,19 @@ def _key(name: str) -> int:
     return zlib.crc32(name.encode("utf-8", "surrogateescape"))
 
 
-def _attempts(
-    keys: Mapping[str, np.ndarray], same: list[tuple[int, int]]
-) -> Iterator[tuple[str, np.ndarray, float]]:
-    """Yield what to split by, the groups, and the share of val that may have characters that train lacks.
+def _attempts(table: _Table, same: list[_Pair]) -> Iterator[tuple[str, np.ndarray, list[_Pair], float]]:
+    """Yield what to split by, the groups, the copies to join, and the share of val that may not train.
 
     Pages of one form have the same words: if these join too many pages, pages are kept whole, and copies are not kept
     together. Names and folders are guesses. The last attempt is taken as it is.
     """
-    for kind in _KINDS[:-1]:
-        if _are_groups(keys[kind]):
-            yield kind, _joined(keys[kind], same), _UNSEEN if kind == "page" else 0.0
+    for kind, keys in table.keys.items():
+        if kind == "image":
+            yield from ((kind, keys, same, unseen) for unseen in (0.0, 1.0))
+        elif _are_groups(keys):
+            yield kind, keys, same, _UNSEEN if kind == "page" else 0.0
             if same and kind == "page":
-                yield kind, keys[kind], _UNSEEN
-    for unseen in (0.0, 1.0):
-        yield "image", _joined(keys["image"], same), unseen
+                yield kind, keys, [], _UNSEEN
 
 
 def _are_groups(keys: np.ndarray) -> bool:
@@ -187,8 +190,10 @@ def _are_groups(keys: np.ndarray) -> bool:
     return _GROUPS <= len(sizes) < len(keys) and sizes.max() <= _LARGEST * len(keys)
 
 
-def _joined(keys: np.ndarray, same: list[tuple[int, int]]) -> np.ndarray:
-    """Return the keys after the groups of each pair of samples have become one group."""
+def _joined(
+    keys: np.ndarray, owners: _Owners, pairs: list[_Pair]
+) -> tuple[np.ndarray, dict[str, Counter[int]]]:
+    """Return the groups after those of each pair of samples have become one, and the few groups of each class."""
     parent: dict[int, int] = {}
 
     def root(key: int) -> int:
@@ -196,12 +201,19 @@ def _joined(keys: np.ndarray, same: list[tuple[int, int]]) -> np.ndarray:
             key = parent[key]
         return key
 
-    for one, other in same:
+    for one, other in pairs:
         first, second = root(int(keys[one])), root(int(keys[other]))
         if first != second:
             parent[first] = second
-    found, inverse = np.unique(keys, return_inverse=True)
-    return np.array([root(key) for key in found.tolist()], keys.dtype)[inverse]
+    joined = keys.copy()
+    for key in parent:
+        joined[keys == key] = root(key)
+    few: dict[str, Counter[int]] = {}
+    for each, groups in owners.items():
+        few[each] = Counter()
+        for key, count in groups.items():
+            few[each][root(key)] += count
+    return joined, few
 
 
 def _take(
@@ -209,52 +221,44 @@ def _take(
     groups: np.ndarray,
     code: int,
     rng: np.random.Generator,
-    pairs: _Pairs,
+    owners: Mapping[str, Mapping[int, int]],
     most_unseen: float,
-) -> bool:
+) -> set[str] | None:
     """Give ``code`` to about a tenth of the samples that train: whole groups in a random order, no large ones.
 
-    Groups with a class that would not train any more stay, unless too few are left and ``most_unseen`` allows it.
+    The last group of a class stays, unless too few are left and ``most_unseen`` allows it.
 
     Returns:
-        Whether that gives a part.
+        The classes that train lacks; None if this gives no part.
     """
-    training = np.flatnonzero(codes == 0)
-    fewest = _LEAST if len(training) >= _ENOUGH else _FEWEST_VAL
-    size = max(round(_SHARE * len(training)), fewest) - int((codes == code).sum())
-    most = size + round(_SHARE * len(training))
-    group_of = np.full(len(codes), -1)
-    _, group_of[training], sizes = np.unique(groups[training], return_inverse=True, return_counts=True)
-    samples, classes = pairs
-    owner = group_of[samples]
-    order = np.argsort(owner, kind="stable")
-    ends = np.searchsorted(owner[order], np.arange(len(sizes) + 1))
-    sorted_classes = classes[order]
-    left = np.bincount(classes[owner >= 0], minlength=classes.max() + 1)
-    chosen: dict[int, None] = {}
+    training = codes == 0
+    count = int(training.sum())
+    size = max(round(_SHARE * count), _LEAST if count >= _ENOUGH else _FEWEST_VAL) - int(
+        (codes == code).sum()
+    )
+    found, sizes = np.unique(groups[training], return_counts=True)
+    size_of = dict(zip(found.tolist(), sizes.tolist(), strict=True))
+    classes_of: dict[int, list[str]] = {}
+    for each, own in owners.items():
+        for key in own:
+            classes_of.setdefault(key, []).append(each)
+    left = Counter(each for key in size_of for each in classes_of.get(key, ()))
+    chosen: set[int] = set()
     total = 0
-    permutation = rng.permutation(len(sizes)).tolist()
+    order = rng.permutation(found).tolist()
     for strict in (True, False):
-        for group in permutation:
+        for key in order:
             if total >= size:
                 break
-            if group in chosen or total + sizes[group] > most:
-                continue
-            own, counts = np.unique(sorted_classes[ends[group] : ends[group + 1]], return_counts=True)
-            if not strict or (left[own] > counts).all():
-                left[own] -= counts
-                chosen[group] = None
-                total += sizes[group]
+            classes = classes_of.get(key, ())
+            is_last = strict and any(left[each] == 1 for each in classes)
+            if key not in chosen and total + size_of[key] <= size + _SHARE * count and not is_last:
+                chosen.add(key)
+                total += size_of[key]
+                left.subtract(classes)
         if not most_unseen or 2 * total >= size:
             break
-    codes[np.isin(group_of, list(chosen))] = code
-    lacking = _lacking(codes, pairs, code)[classes] & (codes[samples] == code)
-    return total >= max(size / 2, 1) and len(np.unique(samples[lacking])) <= most_unseen * total
-
-
-def _lacking(codes: np.ndarray, pairs: _Pairs, code: int = 1) -> np.ndarray:
-    """Return the classes that a part has and train lacks: bool [classes]."""
-    samples, classes = pairs
-    count = classes.max(initial=0) + 1
-    train, part = (np.bincount(classes[codes[samples] == each], minlength=count) for each in (0, code))
-    return (train == 0) & (part > 0)
+    codes[training & np.isin(groups, list(chosen))] = code
+    lacking = {each for each in owners if not left[each]}
+    unseen = sum(samples for each in lacking for key, samples in owners[each].items() if key in chosen)
+    return lacking if 2 * total >= max(size, 1) and unseen <= most_unseen * total else None

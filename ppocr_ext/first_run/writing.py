@@ -145,7 +145,7 @@ def _own_lmdbs(inspection: Inspection) -> tuple[Path, Path] | None:
     """
     plan = inspection.plan
     source = inspection.source
-    has_all = plan.characters().issuperset(inspection.texts.characters)
+    has_all = "unknown_char" not in {each.code for each in inspection.skipped}
     own = source.format == "lmdb" and inspection.split.by == OWN_SPLIT
     if not own or not has_all or plan.drawn or sampler_scales(plan.base.config, "Train"):
         return None

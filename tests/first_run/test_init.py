@@ -264,6 +264,8 @@ def test_lmdbs_for_train_and_val_are_read_as_they_are(
     said(capsys, "init", "sets")
     assert load("my/config.yml").at("Eval.dataset.data_dir") == "sets/val" and not Path("my/val.txt").exists()
     assert main(["config", "-c", "my/config.yml", "--check"]) == 0
+    said(capsys, "init", "sets", "--characters", "0-8", "--out", "some")
+    assert set("".join(labels(Path("some/train.txt")).values())) <= set("012345678")
     said(capsys, "init", "sets/train", "--out", "one")
     assert all((Path("one") / name).is_file() for name in labels(Path("one/train.txt")))
 

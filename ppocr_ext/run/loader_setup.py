@@ -191,13 +191,16 @@ def _preflight(context: RunContext, frames: Mapping[str, FrameCounts]) -> dict[s
 
 def _told(report: PreflightReport) -> dict[str, Any]:
     """Return the parts of a report that the other processes of a machine need."""
-    files = [(str(file.path), file.lines.hex()) for file in report.files]
+    files = [(str(file.path), file.digest, file.lines.hex()) for file in report.files]
     return {"data_dir": str(report.data_dir), "counts": report.counts, "files": files}
 
 
 def _heard(context: RunContext, mode: str, content: Mapping[str, Any]) -> PreflightReport:
     """Return a report from these parts; it has samples and counts, but no examples."""
-    files = [FileReport(Path(path), lines=bytearray.fromhex(text)) for path, text in content["files"]]
+    files = [
+        FileReport(Path(path), digest, lines=bytearray.fromhex(text))
+        for path, digest, text in content["files"]
+    ]
     return PreflightReport(
         Path(content["data_dir"]),
         sample_rules(context.config, mode, context.charset, None),

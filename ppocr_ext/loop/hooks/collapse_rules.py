@@ -45,17 +45,17 @@ class Finding:
     Attributes:
         code: a key of :data:`CAUSES`.
         text: what is wrong, with the value and its range.
-        necks: descriptions of necks that are too narrow, the most probable cause.
+        seen: what was found before the training: necks that are too narrow, labels in another order.
     """
 
     code: str
     text: str
-    necks: Sequence[str] = ()
+    seen: Sequence[str] = ()
 
     @property
     def causes(self) -> tuple[str, ...]:
         """Probable causes with their fixes, the most probable first."""
-        return (*self.necks, *CAUSES[self.code])
+        return (*self.seen, *CAUSES[self.code])
 
     @property
     def advice(self) -> str:
@@ -69,7 +69,6 @@ _RATE = "the learning rate is too high or has no warm-up: lower Optimizer.lr.lea
 _CLIP = "one step was too large: set Optimizer.clip_norm_global, and look at grad_norm in metrics.jsonl"
 _WEIGHTS = "the weights were damaged, or are of another dictionary: go back to best_accuracy"
 _LABELS = "labels do not belong to their images, or images are empty: look at samples.json"
-_ORDER = "labels of a right-to-left script have another order than Global.text_direction: see label_order in train.log"
 _BATCH_NORM = "BatchNorm has learnt from absurd images: keep Global.absurd_input and absurd_variance"
 _LONGER = "too few steps: train longer (Global.epoch_num), with short text lines first"
 _NRTR = "label_gtc is empty or has another encoder than NRTRLabelEncode: look at the transforms of Train"
@@ -84,7 +83,6 @@ CAUSES: dict[str, tuple[str, ...]] = {
         _RATE,
         _CLIP,
         _LABELS,
-        _ORDER,
         "labels are far shorter than the frames: train longer",
     ),
     "certain_blanks": (
@@ -105,13 +103,11 @@ CAUSES: dict[str, tuple[str, ...]] = {
         "the learning rate is too low or too high: try a third and three times of Optimizer.lr.learning_rate",
         _LONGER,
         _LABELS,
-        _ORDER,
     ),
     "nothing_right": (
         _LONGER,
         "Eval prepares images or labels differently from Train: look at samples.json",
         _LABELS,
-        _ORDER,
     ),
 }
 
@@ -210,7 +206,7 @@ def check_evaluation(
 
 
 def check_learning(
-    loss: float, guess: float, values: Mapping[str, float], ranges: Ranges, necks: Sequence[str] = ()
+    loss: float, guess: float, values: Mapping[str, float], ranges: Ranges, seen: Sequence[str] = ()
 ) -> Finding:
     """Return what a run that reads no text line correctly has not learnt, by the evaluated head.
 
@@ -219,7 +215,7 @@ def check_learning(
         guess: loss of the best constant guess.
         values: the last ``blank_share`` and ``nrtr_end_share``.
         ranges: result of :func:`healthy_ranges`.
-        necks: descriptions of necks that are too narrow.
+        seen: see :class:`Finding`.
     """
     conditions = {
         ("nrtr_ends", "the first NRTR token is </s> in most text lines"): "blank_share" not in values
@@ -230,4 +226,4 @@ def check_learning(
     }
     code, text = next(names for names, holds in conditions.items() if holds)
     measured = f" (loss {loss:.4g}; best constant guess, without the images: {guess:.4g})"
-    return Finding(code, text if math.isnan(loss) else text + measured, necks)
+    return Finding(code, text if math.isnan(loss) else text + measured, seen)

@@ -52,6 +52,24 @@ class Turns:
         return report(self.setting, (head, rows))
 
 
+Times = Sequence[Sequence[float]]  # of each round its seconds, and the processor's
+
+
+def wall_time(times: Times) -> float:
+    """Return the median of the seconds."""
+    return statistics.median(wall for wall, _ in times)
+
+
+def processor_time(times: Times) -> float:
+    """Return the median of the processor's seconds."""
+    return statistics.median(processor for _, processor in times)
+
+
+def ratios(over: Times, under: Times, clock: int = 1) -> Spread:
+    """Return the ratios of two kinds in the same round: of the processor's seconds, or of wall time (``clock`` 0)."""
+    return Spread.of_ratios([each[clock] for each in over], [each[clock] for each in under])
+
+
 Table = tuple[Sequence[str], Sequence[Sequence[str]]]  # head and rows of cells
 
 

@@ -24,15 +24,7 @@ from benchmarks.memory import peak_memory
 from benchmarks.peer import require_peer
 from benchmarks.step import LENGTH, PEER, RECOMPUTED, Step, batch_of, peer_step, timed_turns
 from benchmarks.stepping import APART, require_shares, stepping_processes
-from benchmarks.table import (
-    circumstances,
-    markdown,
-    processor_time,
-    ratios,
-    report,
-    threads,
-    wall_time,
-)
+from benchmarks.table import circumstances, markdown, medians, ratios, report, threads
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.conversion import ctc_alone
 from ppocr_ext.config import Config, load
@@ -89,11 +81,14 @@ def _table(steps: Mapping[str, Mapping[str, Any]]) -> str:
     head = ["step", "seconds (median)", "processor, s", f"faster than {first} by", "by processor time"]
     rows = []
     for kind, costs in steps.items():
-        times, apart = costs["times"], kind.endswith(APART)  # other processes compute
-        cells = [kind, f"{wall_time(times):.2f}", "" if apart else f"{processor_time(times):.2f}"]
-        cells += [str(ratios(base["times"], times, 0)), "" if apart else str(ratios(base["times"], times))]
-        peak = costs.get("peak")
-        cells += [f"{peak / 1e9:.2f}", f"{peak / base['peak']:.2f}"] if peak else ["", ""]
+        times, peak = costs["times"], costs.get("peak")
+        wall, processor = medians(times)
+        cells = [kind, f"{wall:.2f}", f"{processor:.2f}", f"{ratios(base['times'], times, 0)}"]
+        cells += [f"{ratios(base['times'], times)}"]
+        if peak is None:  # other processes compute
+            cells = [*cells[:2], "", cells[3], "", "", ""]
+        else:
+            cells += [f"{peak / 1e9:.2f}", f"{peak / base['peak']:.2f}"]
         rows.append(cells)
     return markdown([*head, "peak, GB", f"of {first}"], rows)
 
@@ -134,17 +129,12 @@ def measure_official(
             steps[name][kind]["peak"] = _fresh_steps(work, [kind], 1)["peak"]
     images = [str(each.place) for each in list_images(lines).images] if lines else []
     images = images[:: max(1, len(images) // count)][:count]
-    readings = {
-        str(model): in_fresh_process(
-            "benchmarks.official_reading:measure",
-            {"model": model, "images": images, "batch": batch, "rounds": rounds},
-        )
-        for model in (_config(name).at("Global.pretrained_model") for name in networks if images)
-    }
-    size = f"batch {batch}, steps of {'x'.join(map(str, image))} and {CLASSES} classes"
-    setting = (
-        f"{size}, {threads()}, {rounds} rounds, Paddle {paddle.__version__} on cpu, {circumstances(before)}"
-    )
+    readings = {}
+    for model in (_config(name).at("Global.pretrained_model") for name in networks if images):
+        work = {"model": model, "images": images, "batch": batch, "rounds": rounds}
+        readings[model] = in_fresh_process("benchmarks.official_reading:measure", work)
+    setting = f"batch {batch}, steps of {'x'.join(map(str, image))} and {CLASSES} classes, {threads()}, "
+    setting += f"{rounds} rounds, Paddle {paddle.__version__} on cpu, {circumstances(before)}"
     return Costs(setting, steps, readings)
 
 

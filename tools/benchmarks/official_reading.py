@@ -15,7 +15,7 @@ import cv2
 
 from benchmarks.peer import imported
 from benchmarks.step import PEER, timed_turns
-from benchmarks.table import markdown, processor_time, ratios, wall_time
+from benchmarks.table import markdown, medians, ratios
 from ppocr_ext.errors import DataError
 from ppocr_ext.host.locate import locate_host
 from ppocr_ext.inference.released import ReleasedModel, find_released, released_packages
@@ -64,7 +64,10 @@ def readers_of(model: str, batch: int) -> dict[str, Reader]:
         found = find_released(row.folder / row.path)
         assert found is not None
         form = found.graph.suffix.removeprefix(".")
-        readers[f"ppocr_ext, {form}"] = _ours(Recognizer(found, threads=1, trust_model=True), batch)
+        ours = Recognizer(found, threads=1, trust_model=True)
+        readers[f"ppocr_ext, {form}"] = lambda files, ours=ours: [
+            each.text for each in ours.read(files, batch)
+        ]
         if found.form == "onnx" and not missing_packages([_RAPIDOCR]):
             readers[f"{_RAPIDOCR}, {form}"] = _rapidocr(found, batch)
         if found.form == "paddle" and row.dictionary is not None:
@@ -75,10 +78,6 @@ def readers_of(model: str, batch: int) -> dict[str, Reader]:
             f"{model}: no installed package has it. Fix: ppocr-ext weights list", code="missing_file"
         )
     return readers
-
-
-def _ours(recognizer: Recognizer, batch: int) -> Reader:
-    return lambda images: [each.text for each in recognizer.read(images, batch)]
 
 
 def _rapidocr(model: ReleasedModel, batch: int) -> Reader:
@@ -120,9 +119,14 @@ def table(measured: dict[str, Any]) -> str:
     times, count = measured["times"], measured["images"]
     first = next(iter(times))
     head = ["reader", "images/s (median)", "processor, ms an image", f"slower than {first} by (processor)"]
-    rows = [
-        [name, f"{count / wall_time(each):.1f}", f"{1000 * processor_time(each) / count:.1f}"]
-        + [str(ratios(each, times[first])), f"{measured['equal'][name]} of {count}"]
-        for name, each in times.items()
-    ]
+    rows = []
+    for name, each in times.items():
+        wall, processor = medians(each)
+        cells = [
+            name,
+            f"{count / wall:.1f}",
+            f"{1000 * processor / count:.1f}",
+            f"{ratios(each, times[first])}",
+        ]
+        rows.append([*cells, f"{measured['equal'][name]} of {count}"])
     return markdown([*head, "equal texts"], rows)

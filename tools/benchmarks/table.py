@@ -55,14 +55,10 @@ class Turns:
 Times = Sequence[Sequence[float]]  # of each round its seconds, and the processor's
 
 
-def wall_time(times: Times) -> float:
-    """Return the median of the seconds."""
-    return statistics.median(wall for wall, _ in times)
-
-
-def processor_time(times: Times) -> float:
-    """Return the median of the processor's seconds."""
-    return statistics.median(processor for _, processor in times)
+def medians(times: Times) -> tuple[float, float]:
+    """Return the median of the seconds, and of the processor's."""
+    wall, processor = map(statistics.median, zip(*times, strict=True))
+    return wall, processor
 
 
 def ratios(over: Times, under: Times, clock: int = 1) -> Spread:

@@ -196,7 +196,7 @@ def inspect_source(
 def _split_notes(source: Source, split: Split, plan: Plan) -> Iterator[str]:
     """Yield what the split does to copies, and how much of val can be read at most."""
     if split.apart:
-        yield f"{split.apart:,} copies are in another part than their original, since pages stay whole."
+        yield f"{split.apart:,} copies are in another part than their original: they would join whole pages or classes."
     lacking = split.lacking.difference(plan.base.charset.characters if plan.base.charset else ())
     if not lacking or plan.drawn:  # drawn lines have all characters
         return

@@ -25,7 +25,13 @@ _GROUPS = 10  # groups from which on samples are split by them
 _LARGEST = 0.3  # share of the samples in one group; a larger one says nothing about what belongs together
 _TEXTS = 100  # different texts, at most, that are classes: whole words of a closed list, or single characters
 _UNSEEN = 0.1  # share of the samples of val whose characters need not train, for whole pages
-_KINDS = ("page", "name", "folder", "image")  # what samples are split by, in this order
+_KINDS = (
+    "page",
+    "name",
+    "folder",
+    "copy",
+    "image",
+)  # what samples are split by, in this order; copy: an image
 # `page3_crop_12`, `form-0001_line_4`, `scan12_07`: the part before the last number names what it was cut from
 _OF_A_PAGE = re.compile(
     r"(.+?)[_-](?:crop|line|word|box|row|cell|text)[_-]?\d+$|(.*\d.*?)[_-]\d+$", re.IGNORECASE
@@ -43,7 +49,7 @@ class Split:
         codes: int8 [samples]: the index in ``SPLITS``.
         by: what samples were split by: ``"your split"``, ``"page"``, ``"name"``, ``"folder"`` or ``"image"``.
         lacking: characters that val has and train lacks.
-        apart: copies in another part than their original, so that pages stay whole.
+        apart: copies in another part than their original, since they would join whole pages or classes.
     """
 
     codes: np.ndarray
@@ -64,19 +70,22 @@ def split_samples(
     test: bool = False,
     copies: Mapping[str, str] | None = None,
 ) -> Split:
-    """Return the part of each sample; the same for the same samples and seed. A sample takes 17 bytes.
+    """Return the part of each sample; the same for the same samples and seed. A sample takes 21 bytes.
 
     Args:
         samples: all of them, in their order.
         seed: of the random choice of groups.
         redo: do not take the split of the user's data; its test part stays unless ``test`` takes one.
         test: also take a part for a test, as large as that for evaluation.
-        copies: image -> an earlier image that is the same; what both belong to stays in one part.
+        copies: image -> an earlier image that is the same, in their order; what both belong to stays in one part.
 
     Raises:
         DataError: there are too few samples.
     """
-    table = _look(samples, with_test=redo and test)
+    originals: dict[str, str] = {}
+    for copy, original in (copies or {}).items():
+        originals[copy] = originals.get(original, original)
+    table = _look(samples, originals, with_test=redo and test)
     codes = table.own
     if len(codes) < _FEWEST:
         raise DataError(
@@ -92,9 +101,9 @@ def split_samples(
         codes[:] = 0
     parts = (1, 2) if test and not (codes == 2).any() else (1,)
     same = []
-    if copies:
+    if originals:
         first = dict(zip(table.keys["image"][::-1].tolist(), range(len(codes) - 1, -1, -1), strict=True))
-        same = [(first[_key(copy)], first[_key(original)]) for copy, original in copies.items()]
+        same = [(first[_key(copy)], first[_key(original)]) for copy, original in originals.items()]
     result, by, lacking = codes, "", set[str]()
     for by, keys, pairs, most_unseen in _attempts(table, same):
         result = codes.copy()
@@ -105,7 +114,9 @@ def split_samples(
         if None not in taken:
             break
     apart = sum(result[one] != result[other] for one, other in same)
-    return Split(result, by, frozenset(each for each in lacking if len(each) == 1), int(apart))
+    return Split(
+        result, by.replace("copy", "image"), frozenset(each for each in lacking if len(each) == 1), int(apart)
+    )
 
 
 class _Table(NamedTuple):
@@ -124,7 +135,7 @@ class _Table(NamedTuple):
     characters: list[set[str]]
 
 
-def _look(samples: Iterable[Sample], with_test: bool) -> _Table:
+def _look(samples: Iterable[Sample], originals: Mapping[str, str], with_test: bool) -> _Table:
     """Return the table of the samples; a test part that stays owns no characters."""
     own = array("b")
     keys = {kind: array("I") for kind in _KINDS}
@@ -140,7 +151,7 @@ def _look(samples: Iterable[Sample], with_test: bool) -> _Table:
         if len(texts) <= _TEXTS:
             texts.add(sample.text)
             classes.add(f"\n{sample.text}")
-        for kind, name in zip(_KINDS, _names(sample), strict=True):
+        for kind, name in zip(_KINDS, _names(sample, originals), strict=True):
             key = _key(name)
             keys[kind].append(key)
             for each in classes - safe[kind] if with_test or code != 2 else ():
@@ -155,13 +166,13 @@ def _look(samples: Iterable[Sample], with_test: bool) -> _Table:
     return _Table(np.array(own, np.int8), arrays, owners, characters)
 
 
-def _names(sample: Sample) -> tuple[str, str, str, str]:
+def _names(sample: Sample, originals: Mapping[str, str]) -> tuple[str, ...]:
     """Return what a sample belongs to, by kind."""
     folder, _, file = (sample.image.partition("#")[0] or sample.image).rpartition("/")
     stem = file.rpartition(".")[0] or file
     page = _OF_A_PAGE.match(stem)
     name = f"{folder}/{(page[1] or page[2]) if page else stem}"
-    return sample.group or sample.image, name, folder, sample.image
+    return sample.group or sample.image, name, folder, originals.get(sample.image, sample.image), sample.image
 
 
 def _key(name: str) -> int:
@@ -172,16 +183,17 @@ def _key(name: str) -> int:
 def _attempts(table: _Table, same: list[_Pair]) -> Iterator[tuple[str, np.ndarray, list[_Pair], float]]:
     """Yield what to split by, the groups, the copies to join, and the share of val that may not train.
 
-    Pages of one form have the same words: if these join too many pages, pages are kept whole, and copies are not kept
-    together. Names and folders are guesses. The last attempt is taken as it is.
+    Pages of one form have the same words, and images of one class may look alike: if these join too much, copies are
+    not kept together. Names and folders are guesses. The last attempt is taken as it is.
     """
     for kind, keys in table.keys.items():
-        if kind == "image":
-            yield from ((kind, keys, same, unseen) for unseen in (0.0, 1.0))
+        if kind in ("copy", "image"):
+            yield kind, keys, [], 0.0
         elif _are_groups(keys):
             yield kind, keys, same, _UNSEEN if kind == "page" else 0.0
             if same and kind == "page":
                 yield kind, keys, [], _UNSEEN
+    yield "copy", table.keys["copy"], [], 1.0
 
 
 def _are_groups(keys: np.ndarray) -> bool:
@@ -226,7 +238,7 @@ def _take(
 ) -> set[str] | None:
     """Give ``code`` to about a tenth of the samples that train: whole groups in a random order, no large ones.
 
-    The last group of a class stays, unless too few are left and ``most_unseen`` allows it.
+    Half of each class stays, unless too few groups are left and ``most_unseen`` allows more.
 
     Returns:
         The classes that train lacks; None if this gives no part.
@@ -238,11 +250,13 @@ def _take(
     )
     found, sizes = np.unique(groups[training], return_counts=True)
     size_of = dict(zip(found.tolist(), sizes.tolist(), strict=True))
-    classes_of: dict[int, list[str]] = {}
+    classes_of: dict[int, list[tuple[str, int]]] = {}
     for each, own in owners.items():
-        for key in own:
-            classes_of.setdefault(key, []).append(each)
-    left = Counter(each for key in size_of for each in classes_of.get(key, ()))
+        for key, samples in own.items():
+            if key in size_of:
+                classes_of.setdefault(key, []).append((each, samples))
+    before = Counter({each: sum(own[key] for key in own if key in size_of) for each, own in owners.items()})
+    left = before.copy()
     chosen: set[int] = set()
     total = 0
     order = rng.permutation(found).tolist()
@@ -250,12 +264,12 @@ def _take(
         for key in order:
             if total >= size:
                 break
-            classes = classes_of.get(key, ())
-            is_last = strict and any(left[each] == 1 for each in classes)
-            if key not in chosen and total + size_of[key] <= size + _SHARE * count and not is_last:
+            own_classes = classes_of.get(key, [])
+            keeps = not strict or all(2 * (left[each] - n) >= before[each] for each, n in own_classes)
+            if key not in chosen and total + size_of[key] <= size + _SHARE * count and keeps:
                 chosen.add(key)
                 total += size_of[key]
-                left.subtract(classes)
+                left.subtract(dict(own_classes))
         if not most_unseen or 2 * total >= size:
             break
     codes[training & np.isin(groups, list(chosen))] = code

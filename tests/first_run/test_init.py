@@ -25,6 +25,7 @@ from ppocr_ext.config import load
 from ppocr_ext.data.label_file import read_label_file, write_label_file
 from ppocr_ext.errors import DataError
 from ppocr_ext.first_run import decisions, trial, writing
+from ppocr_ext.first_run.inspect import samples_of
 from ppocr_ext.first_run.split import OWN_SPLIT
 from ppocr_ext.inference import released
 
@@ -165,6 +166,20 @@ def test_what_is_left_out_is_left_out_before_anything_is_decided(photos: Path) -
     assert plan.repeats * train / (plan.repeats * train + plan.drawn) >= 0.2
     with raises_code(DataError, "no_characters"):
         inspect_data(photos, characters="xyz")
+
+
+@pytest.mark.parametrize("factor", [0.6, 1.15])
+def test_a_brighter_or_darker_copy_stays_with_its_original(photos: Path, factor: float) -> None:
+    rows = list(labels(photos / "labels.txt").items())
+    for name, _ in rows:
+        pixels = np.clip(cv2.imread(str(photos / name)) * factor, 0, 255).astype(np.uint8)
+        cv2.imwrite(str(photos / f"other_{name}"), pixels)
+    write_label_file(photos / "labels.txt", rows + [(f"other_{name}", text) for name, text in rows])
+    for seed in range(3):
+        found = inspect_data(photos, seed=seed)
+        parts = dict(zip((each.image for each in samples_of(found.source)), found.split.codes, strict=True))
+        assert all(parts[name] == parts[f"other_{name}"] for name, _ in rows)
+        assert found.split.counts()["val"] >= 4
 
 
 def test_the_ceiling_of_val_is_said(photos: Path, tiny: Any, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -178,6 +179,15 @@ def test_pages_that_all_have_the_same_words_stay_whole() -> None:
     assert (found.by, found.counts()["val"]) == ("page", 40)
     pages = [{each.group for each in part} for part in parts_of(samples, found)]
     assert not pages[0] & pages[1] and found.apart == (4 if found.codes[0] == 0 else 36)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_classes_whose_images_are_alike_are_in_both_parts(seed: int) -> None:
+    samples = [Sample(f"{text}{n}.png", text, "") for text in "0123456789" for n in range(40)]
+    copies = {f"{text}{n}.png": f"{text}{n - 1}.png" for text in "0123456789" for n in range(1, 39)}
+    train, val = parts_of(samples, split(samples, seed, copies=copies))
+    assert len(val) == 40 and characters(val) <= characters(train)
+    assert min(Counter(each.text for each in train).values()) >= 20
 
 
 def test_an_own_split_says_what_train_lacks() -> None:

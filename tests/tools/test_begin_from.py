@@ -56,8 +56,8 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict]:
     monkeypatch.setattr(begin_from, "run_command", run_command)
     monkeypatch.setattr(begin_from, "train", train)
     monkeypatch.setattr(runs, "read_lines", read_lines)
-    monkeypatch.setitem(ARMS, "slow", (Stage(1, {"mark": "slow"}),))
-    monkeypatch.setitem(ARMS, "two", (Stage(0.25, {"mark": "first"}), Stage(0.75, {"mark": "then"})))
+    monkeypatch.setitem(ARMS, "slow", [Stage(1, {"mark": "slow"})])
+    monkeypatch.setitem(ARMS, "two", [Stage(0.25, {"mark": "first"}), Stage(0.75, {"mark": "then"})])
     return values
 
 
@@ -76,12 +76,7 @@ def test_arms_train_in_equal_time_on_the_lines_of_their_seed(
     steps = {name: each["Global.eval_batch_step"][1] for name, each in trained.items()}
     assert {name.partition("/")[0] for name in steps if "probe" in name} == {"seed1"}
     assert sum("probe" in name for name in steps) == 4 * len(PROBED)
-    counts = {
-        "defaults_0": 20,
-        "slow_0": 10,
-        "two_0": 10,
-        "two_1": 15,
-    }  # seconds * share / those of a step
+    counts = {"defaults_0": 20, "slow_0": 10, "two_0": 10, "two_1": 15}  # seconds * share / those of a step
     assert {name: steps[f"seed2/{name}"] for name in counts} == counts
     assert trained["seed2/two_1"]["Global.pretrained_model"] == str(tmp_path / "out/seed2/two_0/latest")
 

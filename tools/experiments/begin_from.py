@@ -53,9 +53,9 @@ NRTR = {  # a new head beside that of CTC, which then does not train the backbon
     "Loss.loss_config_list": V4_MOBILE["Loss"]["loss_config_list"],
     "Global.pretrained_partial": True,
 }
-ARMS = {  # in the necks of PP-OCRv4 and v6, a BatchNorm after a convolution is called `norm` or `1`
+ARMS = {
     DEFAULTS: [Stage(1, {})],
-    "BatchNorm held": [Stage(1, {"Global.freeze": ["head.ctc_encoder.*conv*.[n1]*"]})],
+    "BatchNorm trained": [Stage(1, {"Global.freeze": None})],
     "half the rate": [Stage(1, {"Optimizer.lr_mult": {"*": 0.5}})],
     "twice the rate": [Stage(1, {"Optimizer.lr_mult": {"*": 2.0}})],
     "backbone frozen": [Stage(1, _frozen("backbone"))],

@@ -34,6 +34,7 @@ DICTIONARY = "Global.character_dict_path"
 SPACE = "Global.use_space_char"
 DIRECTION = "Global.text_direction"
 LENGTH = "Global.max_text_length"
+NECK = "Architecture.Head.head_list.0.CTCHead.Neck.name"
 DRAWN = 10_000  # lines that a network without weights trains on, those of the user included
 _MARKS = 2  # of NRTR and SAR, which max_text_length counts
 _STRETCHED = 24  # pixels a character of a stretched line: three frames (docs/results.md, plates)
@@ -47,6 +48,11 @@ _LEAST = 4  # samples of a step, since BatchNorm learns little from fewer
 _SHARE = 0.25  # of the user's lines in a training with drawn ones, at least
 _WITH_TRAIN_FRAMES = ("PPLCNet", "PPHGNet")  # backbones that pool to TRAIN_FRAMES in training
 _WIDEST = 1280  # pixels, unless the labels need more
+# the BatchNorms of a neck, as patterns of its parameters: they were measured better as released (docs/results.md)
+_NORMS = {
+    "svtr": ("head.ctc_encoder.*conv*.norm.*",),
+    "lightsvtr": ("head.ctc_encoder.*conv*.norm.*", "head.ctc_encoder.*.local_conv.1.*"),
+}
 _SHOWN = 20
 # lines of the user, at most -> samples that the training sees: from a released model, from other weights, from nothing;
 # `python tools/experiments/first_runs.py` measures them, and docs/results.md has the table
@@ -178,6 +184,7 @@ def decide(facts: Facts, base: Base, out: Path, characters: str | None = None, c
     few = f"so that an epoch has at least {_STEPS_AN_EPOCH} steps"
     mixed = f": {drawn:,} drawn lines, and yours {repeats} times" if drawn else ""
     cores = usable_cores()
+    norms = _NORMS.get(base.config.at(NECK, ""), ()) if base.is_released else ()
     needs_cpu = base.config.settings.use_gpu and not list(distributions(name="paddlepaddle-gpu"))
     decisions = (
         Decision(DICTIONARY, file, why),
@@ -193,6 +200,11 @@ def decide(facts: Facts, base: Base, out: Path, characters: str | None = None, c
         *_sizes(facts, base, length.value - _MARKS),
         Decision(batch_size_key(base.config), batch, "of the base" if batch == usual else few),
         Decision("Train.loader.num_workers", min(4, cores - 1), f"{cores} cores"),
+        *(
+            [Decision("Global.freeze", list(norms), "BatchNorms of the neck stay as they were released")]
+            if norms
+            else []
+        ),
         *([Decision("Global.use_gpu", False, "Paddle's build for CPUs")] if needs_cpu else []),
         *([Decision("Metric.ignore_space", False, "labels have spaces")] if " " in facts.characters else []),
     )

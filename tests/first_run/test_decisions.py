@@ -14,13 +14,17 @@ from tiny_runs import captchas, tiny
 
 from ppocr_ext import limits
 from ppocr_ext.base.parts import POSITIONS
+from ppocr_ext.charset import Charset
 from ppocr_ext.config import load
+from ppocr_ext.config.derive import with_class_counts
 from ppocr_ext.data.batches import batch_size_key
 from ppocr_ext.first_run import decisions
 from ppocr_ext.first_run.bases import Base, covering_weights, open_base, small_base
 from ppocr_ext.first_run.config_text import Data, config_text
 from ppocr_ext.first_run.decisions import Facts, Plan
 from ppocr_ext.host import open_host
+from ppocr_ext.io.resources import config_root
+from ppocr_ext.optim.optimizers import match_patterns
 from ppocr_ext.text_direction import LEFT_TO_RIGHT, RIGHT_TO_LEFT, RIGHT_TO_LEFT_VISUAL
 
 __all__ = ["captchas", "tiny"]
@@ -192,6 +196,25 @@ def test_the_smallest_official_network_that_knows_all_characters_comes_first(tex
     assert covers[0][:2] == (first, 1.0)
     shares = [each.share for each in covers]
     assert shares == sorted(shares, reverse=True)
+
+
+@pytest.mark.parametrize("name", ["v2_mobile", "v4_mobile", "v6_small", "v6_tiny"])
+def test_batch_norms_of_a_released_neck_are_frozen_and_nothing_else(name: str, tmp_path: Path) -> None:
+    from ppocr_ext.checkpoint.conversion import ctc_alone
+    from ppocr_ext.modeling import build_model
+
+    (tmp_path / "dict.txt").write_text("a\nb\n")
+    charset = Charset.from_file(tmp_path / "dict.txt")
+    config = load(config_root() / f"pp-ocr/{name}.yml")
+    network = build_model(ctc_alone(with_class_counts(config, charset).at("Architecture")))
+    norms = [name for name, layer in network.named_sublayers() if hasattr(layer, "_variance")]
+    base = Base(name, (f"configs/pp-ocr/{name}.yml",), config, "released", charset, is_released=True)
+    rows = [row.value for row in decide(WORDS, base).decisions if row.key == "Global.freeze"]
+    frozen = set(match_patterns(network, rows[0], "Global.freeze")) if rows else set()
+    neck = [each for each in norms if each.startswith("head.ctc_encoder")]
+    weights = {f"{each}.{part}" for each in neck for part in ("weight", "bias")}
+    assert frozen == weights
+    assert not [row for row in decide(WORDS, official(tmp_path)).decisions if row.key == "Global.freeze"]
 
 
 def test_wide_lines_widen_an_official_network_with_its_frames(tmp_path: Path) -> None:

@@ -65,9 +65,7 @@ def readers_of(model: str, batch: int) -> dict[str, Reader]:
         assert found is not None
         form = found.graph.suffix.removeprefix(".")
         ours = Recognizer(found, threads=1, trust_model=True)
-        readers[f"ppocr_ext, {form}"] = lambda files, ours=ours: [
-            each.text for each in ours.read(files, batch)
-        ]
+        readers[f"ppocr_ext, {form}"] = partial(_texts, ours, batch)
         if found.form == "onnx" and not missing_packages([_RAPIDOCR]):
             readers[f"{_RAPIDOCR}, {form}"] = _rapidocr(found, batch)
         if found.form == "paddle" and row.dictionary is not None:
@@ -80,6 +78,10 @@ def readers_of(model: str, batch: int) -> dict[str, Reader]:
     return readers
 
 
+def _texts(recognizer: Recognizer, batch: int, files: Sequence[str]) -> list[str]:
+    return [each.text for each in recognizer.read(files, batch)]
+
+
 def _rapidocr(model: ReleasedModel, batch: int) -> Reader:
     from rapidocr import RapidOCR
 
@@ -89,7 +91,7 @@ def _rapidocr(model: ReleasedModel, batch: int) -> Reader:
     )
     options = {"Rec.model_path": str(model.graph), "Rec.rec_batch_num": batch, "Global.log_level": "error"}
     client = RapidOCR(params={**alone, **threads, **options})
-    return lambda images: list(client.recognize_txt(_decoded(images)).txts)
+    return lambda images: list(client.recognize_txt(_decoded(images)).txts or ())
 
 
 def _paddleocr(model: ReleasedModel, dictionary: Path, batch: int) -> dict[str, Reader]:

@@ -111,7 +111,7 @@ def images():
         (Charset(("c", "a")), [[0], [3], [1]]),
         (Charset((" ", "a", " "), use_space=True), [[0], [], [1], [4]]),  # labels use the second space
         (Charset(("a", "b"), folds_case=True), [[0], [1, 6], [2, 5]]),
-        (Charset(("a", "?")).with_unknown_symbol("?"), [[0], [1], [2, 3, 4, 5, 6]]),
+        (Charset(("a", "?"), unknown_symbol="?"), [[0], [1], [2, 3, 4, 5, 6]]),
     ],
 )
 def test_columns_are_those_of_the_student_and_sum_to_one(flips, charset, columns, engine, images):

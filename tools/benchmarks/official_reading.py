@@ -24,6 +24,10 @@ from ppocr_ext.recognition.recognizer import Recognizer
 
 Reader = Callable[[Sequence[str]], list[str]]  # from files to texts
 _RAPIDOCR = "rapidocr"
+_ITS_NEEDS = (
+    _RAPIDOCR,
+    "omegaconf",
+)  # pip install rapidocr==3.10.0 omegaconf; our test extra has it without its needs
 
 
 def measure(model: str, images: Sequence[str], batch: int, rounds: int) -> dict[str, Any]:
@@ -66,7 +70,7 @@ def readers_of(model: str, batch: int) -> dict[str, Reader]:
         form = found.graph.suffix.removeprefix(".")
         ours = Recognizer(found, threads=1, trust_model=True)
         readers[f"ppocr_ext, {form}"] = partial(_texts, ours, batch)
-        if found.form == "onnx" and not missing_packages([_RAPIDOCR]):
+        if found.form == "onnx" and not missing_packages(_ITS_NEEDS):
             readers[f"{_RAPIDOCR}, {form}"] = _rapidocr(found, batch)
         if found.form == "paddle" and row.dictionary is not None:
             for name, reader in _paddleocr(found, row.folder / row.dictionary, batch).items():

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
-from posixpath import dirname, isfile, islink, join, normpath, realpath, relpath, splitext
+from posixpath import dirname, getsize, isfile, islink, join, normpath, realpath, relpath, splitext
 from xml.etree import ElementTree
 
 from ppocr_ext.errors import DataError
@@ -26,6 +26,8 @@ IMAGE_ENDINGS = ("bmp", "dib", "gif", "jfif", "jp2", "jpe", "jpeg", "jpg", "pbm"
 LIST_ENDINGS = ("csv", "gt", "jsonl", "label", "labels", "list", "lst", "ndjson", "tsv", "txt")
 # fmt: on
 RECORD = "init.json"  # tells a folder that `init` wrote; what it drew or cut is no data
+# by ending: guesses of a tool, files of the past, and what has formats of its own
+_NOT_LISTS = ("bak", "cach", "cal", "json", "log", "old", "orig", "tmp", "xml")
 _NOT_LABELS = re.compile(  # by name: dictionaries, PPOCRLabel's state, predictions, texts for people
     r"(.*_)?dict|classes|readme.*|requirements.*|licen[cs]e|filestate|.*predict.*|system_results|_annotations.*",
     re.IGNORECASE,
@@ -45,6 +47,10 @@ _RARE = re.compile(  # all but ASCII, punctuation and the usual characters of GB
     ).decode("gb2312", "ignore")
     + "]"
 )
+_VERSIONS = ("", ".raw", ".nrm", ".dew", ".bin")  # what ocropus adds to a name, the best first
+_CROPS = re.compile(
+    r"(?<![a-z])(crop|cut|line|plate|roi|snippet|word)[^/]*/|裁|切", re.IGNORECASE
+)  # in a path
 _ABSOLUTE = re.compile(r"/|[A-Za-z]:/|\w+://")
 _HASH = re.compile(r"^[0-9a-f]{8,}-(?=.)")  # Label Studio puts it before the name of an uploaded file
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
@@ -89,6 +95,8 @@ class Listing:
         images: the paths of its images, relative to ``root``, sorted.
         files: all other files.
         labels: those that may be label files.
+        by_user: the user has named the label files.
+        guesses: label file → an image of a line that was taken, although there is a larger one of the same name.
         encodings: of the text files that have been read.
 
     Raises:
@@ -107,6 +115,8 @@ class Listing:
         self.files = [file for file in files if file not in self.images]
         others = [file for file in self.files if not _NOT_LABELS.fullmatch(stem(file))]
         self.labels = list(map(self._label, labels)) or others
+        self.by_user = bool(labels)
+        self.guesses: dict[str, str] = {}
         self.encodings: dict[str, str] = {}
 
     def _scan(self) -> Iterator[str]:
@@ -135,6 +145,11 @@ class Listing:
         files = [file for file in self.labels if ending(file) in endings]
         return sorted(files, key=lambda file: file in self.image_beside)[:_MOST_FILES]
 
+    def lists(self) -> list[str]:
+        """Return the first label files that may hold a list, those of a usual ending first."""
+        no_others = {*LIST_ENDINGS, *(() if self.by_user else _NOT_LISTS)}
+        return self.with_ending(*LIST_ENDINGS) + self.with_ending(*{*map(ending, self.labels)} - no_others)
+
     def beside(self, kind: str) -> tuple[str, ...]:
         """Return the label files with one ending that are named as an image."""
         return tuple(file for file in self.image_beside if ending(file) == kind)
@@ -144,7 +159,8 @@ class Listing:
         """Label file → whole path of the image of its name, without ``gt_`` before it or ``.gt`` behind it."""
         names = {
             file: [
-                _folded(name)
+                _folded(name + version)
+                for version in _VERSIONS
                 for name in (stem(file), stem(file).removesuffix(".gt"), stem(file).removeprefix("gt_"))
             ]
             for file in self.labels
@@ -152,7 +168,7 @@ class Listing:
         wanted = set(chain.from_iterable(names.values()))
         images = _by_name((name, image) for image in self.images if (name := _folded(stem(image))) in wanted)
         pairs = {
-            file: nearest(next((images[name] for name in each if name in images), []), file, file)
+            file: self.nearest(next((images[name] for name in each if name in images), []), file, file)
             for file, each in names.items()
         }
         # an image belongs to the file in its own folder, not to one elsewhere whose image is missing
@@ -173,6 +189,36 @@ class Listing:
         """The encoding of the text files beside images, as of one text: some are too short to tell it alone."""
         files = self.beside("txt")[:_MOST_FILES]
         return _encoding(lambda: chain(*(_blocks(self.root / file) for file in files)))
+
+    def nearest(self, options: Sequence[str], path: str, file: str) -> str | None:
+        """Return the one of several images of the same name that a label file means; None if that is not clear.
+
+        Args:
+            options: paths of the images.
+            path: the path in the label file.
+            file: the label file.
+        """
+        folder = file.rpartition("/")[0]
+        tests: tuple[Callable[[str], bool], ...] = (
+            lambda image: True,
+            lambda image: image.split("/")[-2:-1] == path.split("/")[-2:-1],
+            lambda image: image.rpartition("/")[0] == folder,
+            lambda image: image.startswith(f"{folder}/"),
+            lambda image: split_of(image.rpartition("/")[0]) == split_of(file),
+        )
+        return _only(tests, options) or self.line_among(options, file)
+
+    def line_among(self, options: Sequence[str], file: str) -> str | None:
+        """Return the one of several images of the same name that was cut out of another one; None if none is."""
+        sizes = sorted(getsize(self.root / image) for image in options[:_MOST_ALIKE])
+        tests: tuple[Callable[[str], object], ...] = (
+            _CROPS.search,
+            lambda image: not split_of(image) and 4 * getsize(self.root / image) < sizes[1],
+        )
+        image = _only(tests, options) if len(options) > 1 else None
+        if image:
+            self.guesses[file] = image
+        return image
 
     @cached_property
     def by_path(self) -> dict[str, str]:
@@ -221,11 +267,12 @@ class Listing:
             DataError: as :meth:`encoding`.
         """
         encoding = self.encoding(file)
+        end = "\r" if "\r" in (head := self.head(file)) and "\n" not in head else "\n"
         with reading(file), open_regular(self.root / file) as binary:
-            stream = io.TextIOWrapper(binary, encoding, "replace", newline="\n")
+            stream = io.TextIOWrapper(binary, encoding, "replace", newline=end)
             while line := stream.readline(MAX_RECORD_BYTES + 1):
                 yield line
-                while len(line) > MAX_RECORD_BYTES and not line.endswith("\n"):
+                while len(line) > MAX_RECORD_BYTES and not line.endswith(end):
                     line = stream.readline(MAX_RECORD_BYTES + 1)
 
     def text(self, file: str) -> str:
@@ -243,17 +290,18 @@ class Listing:
 
 
 def finder(
-    listing: Listing, file: str, elsewhere: Counter[str], first: Iterable[str]
+    listing: Listing, file: str, doubts: Counter[str], first: Iterable[str]
 ) -> Callable[[str], str | None]:
     """Return the function that finds the image which a label file names by a path; None: there is none.
 
     A path is relative to the label file, to its parent folder or to the data folder. An image elsewhere is found by its
-    file name if the path is absolute, or if none of the first paths is right.
+    file name if the path is absolute, or if none of the first paths is right. A name without a folder means the image
+    beside the label file, else that of a line rather than a photo.
 
     Args:
         listing: the data folder.
         file: the label file, relative to it.
-        elsewhere: counts, by label file, the images whose path has another folder.
+        doubts: counts, by the sentence that says it, the images that may be wrong.
         first: the first paths in the label file.
     """
     folder = file.rpartition("/")[0]
@@ -274,32 +322,24 @@ def finder(
     def find(name: str) -> str | None:
         path = name.replace("\\", "/")
         image = find_there(name, path)
-        if image is None and (not as_written or _ABSOLUTE.match(path)):
-            base = path.rpartition("/")[2]
-            names = map(_folded, (base, _HASH.sub("", base)))
-            image = nearest(next(filter(None, map(listing.by_name.get, names)), []), path, file)
-            elsewhere[file] += image is not None and base != path
-        return image
+        if "/" in path or dirname(image) == folder if image else as_written and not _ABSOLUTE.match(path):
+            return image
+        base = path.rpartition("/")[2]
+        names = map(_folded, (base, _HASH.sub("", base)))
+        options = next(filter(None, map(listing.by_name.get, names)), [])
+        if image is None:
+            image = listing.nearest(options, path, file)
+            doubts["Images found by file name, because their paths lead elsewhere"] += (
+                bool(image) and base != path
+            )
+            return image
+        return listing.line_among(options, file) or image
 
     return find
 
 
-def nearest(options: Sequence[str], path: str, file: str) -> str | None:
-    """Return the one of several images of the same name that a label file means; None if that is not clear.
-
-    Args:
-        options: paths of the images.
-        path: the path in the label file.
-        file: the label file.
-    """
-    folder = file.rpartition("/")[0]
-    tests: tuple[Callable[[str], bool], ...] = (
-        lambda image: True,
-        lambda image: image.split("/")[-2:-1] == path.split("/")[-2:-1],
-        lambda image: image.rpartition("/")[0] == folder,
-        lambda image: image.startswith(f"{folder}/"),
-        lambda image: split_of(image.rpartition("/")[0]) == split_of(file),
-    )
+def _only(tests: Iterable[Callable[[str], object]], options: Sequence[str]) -> str | None:
+    """Return the option that alone passes the first test which one alone passes; None if there is no such test."""
     matches = (list(filter(test, options)) for test in tests) if len(options) <= _MOST_ALIKE else ()
     return next((each[0] for each in matches if len(each) == 1), None)
 

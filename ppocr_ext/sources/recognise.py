@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -14,20 +14,30 @@ from typing import NamedTuple
 from ppocr_ext.errors import DataError
 from ppocr_ext.limits import MAX_LABEL_LINE_BYTES
 from ppocr_ext.messages import shortened
-from ppocr_ext.sources.line_formats import LINE_FORMATS, Format
-from ppocr_ext.sources.listing import IMAGE_ENDINGS, Listing, ending, finder, split_of, stem
+from ppocr_ext.sources.line_formats import LINE_FORMATS, Format, lack
+from ppocr_ext.sources.listing import Listing, ending, finder, split_of, stem
 from ppocr_ext.sources.page_formats import PAGE_FORMATS, corners
 from ppocr_ext.sources.samples import FIXES, Row, Sample, Skipped, Source
 
 FORMATS: dict[str, Format] = {**LINE_FORMATS, **PAGE_FORMATS}
 _HEAD = 300  # entries of each label file that are compared with those of others
 _MOST_COMPARED = 200_000
+_FROM_NAMES = (
+    r"^[^-_ ]+",
+    r"[^-_ ]+$",
+    r"(?<=[-_ ])[^-_ ]+(?=[-_ ])",
+    r".+(?=[-_])",
+    r".+",
+)  # what may be the text in a name
 _ISSUE = re.compile(  # the name of a group is the reason
     r"(?P<no_text>\A\s*\Z)|(?P<illegible>\A###\Z)|(?P<several_lines>[\r\n\x85\u2028\u2029])"
     rf"|(?P<bad_text>[\t\ufffd\ud800-\udfff]|\A.{{{MAX_LABEL_LINE_BYTES // 8}}})",
     re.DOTALL,
 )
 _BAD_PATH = re.compile(r"\A\[|[\t\r\n\ud800-\udfff]")
+_plain = partial(
+    re.compile(r"\.(bin|dew|nrm|raw)(?=\.\w+$)").sub, ""
+)  # an image, whatever ocropus made of it
 _CROP = re.compile(r"(.+)_crop_\d+\.\w+")  # as PPOCRLabel names what it cuts from a page
 _EXPORT = "export from PPOCRLabel (Export Recognition Result), CVAT (CVAT for images) or Label Studio (JSON)"
 _LINES = "export images of lines with NAME.gt.txt, as eScriptorium does"
@@ -43,14 +53,11 @@ _UNSUPPORTED = {  # of the path of a file, or of its beginning: what it is, and 
     r"\bregion_(shape_)?attributes\b": ("VIA's export", "write PPOCRLabel's Label.txt, or cut the lines"),
     r'\A\s*\{\s*"source-ref"': ("a manifest of AWS Ground Truth", "write lines `path<TAB>text`"),
     r"\A\[[^\t\n]*\]\t": ("a list with several images for a text", "write a line for each image"),
-    rf"(?m:^)\S+\.({'|'.join(IMAGE_ENDINGS)}) .*[^\d\s.,-]": (
-        "a list with a space behind the path",
-        "put a tab in its place",
-    ),
     r"<PcGts\b": ("PAGE XML", _LINES),
     r"<alto\b": ("ALTO XML", _LINES),
     r"<annotation>": ("Pascal VOC, which has boxes without text,", _EXPORT),
-    r"(^|/)(data\.ya?ml|obj\.data|classes\.txt)$|\A-?[\d.]+([ ,]+-?[\d.]+){4}|\A\S+( -?[\d.]+){14}": (
+    r"(^|/)(data\.ya?ml|obj\.data|classes\.txt)$|\A-?[\d.]+([ ,]+-?[\d.]+){4,}( \S+ \d)?\s*(?m:$)"
+    r"|\A\S+( -?[\d.]+){14}": (
         "YOLO, or other boxes without text,",
         _EXPORT,
     ),
@@ -97,47 +104,59 @@ def recognise(
         DataError: no label file is in a known format (``no_samples``, ``unsupported_data``), or label files contradict
             each other (``ambiguous_data``); an argument or a file cannot be used.
     """
-    if root.is_file() and (error := _unsupported([(root.name, root.name)])):
-        raise error
+    if root.is_file() and (message := _unsupported([(root.name, root.name)])):
+        raise DataError(message, code="unsupported_data")
     if format not in (None, *FORMATS):
-        message = f"--format {format}: there is no such format. Fix: choose one of {', '.join(FORMATS)}."
-        raise DataError(message, code="bad_value")
-    listing = Listing(root, labels)
+        raise DataError(
+            f"--format {format}: there is no such format. Fix: choose one of {', '.join(FORMATS)}.",
+            code="bad_value",
+        )
+    listing = Listing(root, labels if text_from_name is None else ())
     formats = FORMATS if format is None else {format: FORMATS[format]}
     formats = formats if text_from_name is None else {"file_names": _file_names(text_from_name)}
-    elsewhere: Counter[str] = Counter()
-    readings = []
-    for name, row in formats.items():
-        for files in row.find(listing):
-            entries = list(islice(_entries(listing, row, [files], elsewhere), _HEAD))
-            samples = [entry for entry in entries if isinstance(entry, Sample)]
-            skipped = [entry for entry in entries if isinstance(entry, Skipped)]
-            readings.append(_Reading(name, files, samples, skipped))
+    doubts: Counter[str] = Counter()
+    readings = list(_readings(listing, formats, doubts))
     notes = [_why_unread(reading) for reading in readings if not reading.samples]
     usable = [reading for reading in readings if reading.samples]
-    if not usable:
-        raise _nothing(listing, notes)
-    selection = _select(listing, usable, notes, bool(labels)) if len(usable) > 1 else usable
+    unread = set(listing.labels if listing.by_user else ()).difference(*(each.files for each in usable))
+    if unread or not usable:
+        raise _nothing(listing, sorted(unread), notes)
+    selection = _select(listing, usable, notes) if len(usable) > 1 else usable
     name = selection[0].format
     groups = [reading.files for reading in selection]
     read = partial(_entries, listing, formats[name], groups)
     files = tuple(chain.from_iterable(groups))
-    if any(elsewhere[file] for file in files):
-        elsewhere.clear()
-        deque(read(elsewhere), maxlen=0)  # to the end
-        notes.append(f"Images found by file name, because their paths lead elsewhere: {elsewhere.total():,}.")
+    if doubts.total():
+        doubts.clear()
+        deque(read(doubts), maxlen=0)  # to the end
+    guesses = [listing.guesses[file] for file in files if file in listing.guesses]
+    doubts[f"Images of lines read, not photos of the same name, such as {guesses[:1]}, in label files"] = len(
+        guesses
+    )
+    notes += [f"{what}: {count:,}." for what, count in doubts.items() if count]
     encodings = {listing.encodings.get(file, "utf-8-sig"): file for file in reversed(files)}
     notes += [f"{file} is read as {each.upper()}." for each, file in encodings.items() if each != "utf-8-sig"]
     return Source(name, listing.root, files, tuple(listing.images), tuple(notes), lambda: read(Counter()))
 
 
+def _readings(listing: Listing, formats: Mapping[str, Format], doubts: Counter[str]) -> Iterator[_Reading]:
+    """Yield what label files say at their beginning, and their first sample; ``doubts`` as of :func:`finder`."""
+    for name, row in formats.items():
+        for files in row.find(listing):
+            entries = _entries(listing, row, [files], doubts)
+            first = list(islice(entries, _HEAD))
+            later = (entry for entry in entries if isinstance(entry, Sample))
+            samples = [entry for entry in first if isinstance(entry, Sample)] or list(islice(later, 1))
+            yield _Reading(name, files, samples, [entry for entry in first if isinstance(entry, Skipped)])
+
+
 def unlabelled(source: Source) -> tuple[int, tuple[str, ...]]:
     """Return how many images of a folder are named by no label file and are no pages of cut lines, and the first 3."""
     pairs = ((entry.image, entry.group if isinstance(entry, Sample) else "") for entry in source.read())
-    named = {name for image, group in pairs for name in (image, group.rpartition("/")[2])}
+    named = {name for image, group in pairs for name in (image, _plain(image), group.rpartition("/")[2])}
     if Path(source.root, "dataset.json").is_file():
         named.add("samples.png")  # the overview that `make-dataset` draws
-    images = [image for image in source.images if image not in named and stem(image) not in named]
+    images = [image for image in source.images if named.isdisjoint((image, _plain(image), stem(image)))]
     return len(images), tuple(images[:3])
 
 
@@ -146,16 +165,16 @@ def _file_names(pattern: str) -> Format:
     try:
         expression = re.compile(pattern)
     except re.error as error:
-        message = f"--text-from-name {pattern}: it is not a regular expression: {error}."
-        raise DataError(message, code="bad_value") from error
+        raise DataError(
+            f"--text-from-name {pattern}: it is not a regular expression: {error}.", code="bad_value"
+        ) from error
     group = "text" if "text" in expression.groupindex else min(expression.groups, 1)
 
     def read(listing: Listing, _: str) -> Iterator[Row | Skipped]:
         for image in listing.images:
             match = expression.search(stem(image))
-            path = f"{listing.root}/{image}"
             yield (
-                Row(path, match[group] or "", image)
+                Row(f"{listing.root}/{image}", match[group] or "", image)
                 if match
                 else Skipped("name_differs", image, pattern, image)
             )
@@ -164,7 +183,7 @@ def _file_names(pattern: str) -> Format:
 
 
 def _entries(
-    listing: Listing, format: Format, groups: Sequence[tuple[str, ...]], elsewhere: Counter[str]
+    listing: Listing, format: Format, groups: Sequence[tuple[str, ...]], doubts: Counter[str]
 ) -> Iterator[Sample | Skipped]:
     """Yield what label files say, an image with its text only once in each split.
 
@@ -172,16 +191,16 @@ def _entries(
         listing: the data folder.
         format: of the files.
         groups: the files; of several in a group, each belongs to one image.
-        elsewhere: as of :func:`finder`.
+        doubts: as of :func:`finder`.
     """
     seen: set[int] = set()
     for file, alone in ((file, len(files) == 1) for files in groups for file in files):
         split = split_of(file if alone else file.rpartition("/")[0])
         rows = format.read(listing, file)
         first = list(islice(rows, _HEAD))
-        find = finder(listing, file, elsewhere, (row.image for row in first if isinstance(row, Row)))
+        find = finder(listing, file, doubts, (row.image for row in first if isinstance(row, Row)))
         for row in chain(first, rows):
-            entry = row if isinstance(row, Skipped) else _entry(row, find, split)
+            entry = row if isinstance(row, Skipped) else _entry(row, find, split, doubts)
             if isinstance(entry, Sample):
                 key = f"{_place(entry)} {entry.text}"
                 if hash(f"{entry.split}:{key}") in seen:
@@ -191,7 +210,7 @@ def _entries(
             yield entry
 
 
-def _entry(row: Row, find: Callable[[str], str | None], split: str) -> Sample | Skipped:
+def _entry(row: Row, find: Callable[[str], str | None], split: str, doubts: Counter[str]) -> Sample | Skipped:
     image = row.image if row.stored else find(row.image)
     if image is None:
         return Skipped("missing_image", row.place, repr(row.image))
@@ -203,9 +222,13 @@ def _entry(row: Row, find: Callable[[str], str | None], split: str) -> Sample | 
         crop = _CROP.fullmatch(image) if "_crop_" in image else None
         return Sample(image, row.text, row.place, split, crop[1] if crop else "")
     try:
-        return Sample(image, row.text, row.place, split, image, corners(row.box))
+        box, is_moved = corners(row.box)
     except (KeyError, TypeError, ValueError):
         return Skipped("bad_box", row.place, repr(row.text[:60]), image)
+    doubts["Polygons that begin elsewhere than at the top left, cut as text that is not upside down"] += (
+        is_moved
+    )
+    return Sample(image, row.text, row.place, split, image, box)
 
 
 def _place(sample: Sample) -> str:
@@ -213,17 +236,16 @@ def _place(sample: Sample) -> str:
     return sample.image if sample.box is None else f"{sample.image} {sample.box}"
 
 
-def _select(listing: Listing, usable: list[_Reading], notes: list[str], by_user: bool) -> list[_Reading]:
+def _select(listing: Listing, usable: list[_Reading], notes: list[str]) -> list[_Reading]:
     """Return the label files to read, all in one format, and add to ``notes`` why others are not read.
 
     Files named by split come first, so a list of all samples that stands beside them is not read; copies in folders
-    below come last.
+    below come last. Files that the user has named may give an image different texts.
 
     Args:
         listing: the data folder.
         usable: label files with samples.
         notes: as of a :class:`Source`.
-        by_user: the user has named the files, so they may give an image different texts.
 
     Raises:
         DataError: label files contradict each other, or several formats are left.
@@ -241,7 +263,8 @@ def _select(listing: Listing, usable: list[_Reading], notes: list[str], by_user:
     ):
         for sample in reading.samples:
             other, same = by_place.get(_place(sample), (reading, sample))
-            if same.text != sample.text and not _in_two_splits(same.split, sample.split) and not by_user:
+            differ = same.text.strip() != sample.text.strip() and not listing.by_user
+            if differ and not _in_two_splits(same.split, sample.split):
                 raise _ambiguous(listing, other, reading)
         if all(
             _copy(each) in copies and not _in_two_splits(copies[_copy(each)], each.split)
@@ -269,7 +292,7 @@ def _in_two_splits(one: str, other: str) -> bool:
 
 
 def _copy(sample: Sample) -> str:
-    return f"{_place(sample).rpartition('/')[2]} {sample.text}"
+    return f"{_place(sample).rpartition('/')[2]} {sample.text.strip()}"
 
 
 def _ambiguous(listing: Listing, one: _Reading, other: _Reading) -> DataError:
@@ -280,48 +303,69 @@ def _ambiguous(listing: Listing, one: _Reading, other: _Reading) -> DataError:
         f"  {each}: " + "; ".join(f"{sample.image} {sample.text!r}" for sample in each.samples[:3])
         for each in (one, other)
     ]
-    message = f"{listing.root}: its texts can be read in two ways. Fix: give `{flags[0]}` or `{flags[1]}`."
-    return DataError("\n".join([message, *examples]), code="ambiguous_data")
+    return DataError(
+        f"{listing.root}: its texts can be read in two ways. Fix: give `{flags[0]}` or `{flags[1]}`.\n"
+        + "\n".join(examples),
+        code="ambiguous_data",
+    )
 
 
 def _why_unread(reading: _Reading) -> str:
     reasons = Counter(skipped.reason for skipped in reading.skipped)
     counts = [f"{count} {reason}" for reason, count in reasons.items()] or ["no texts"]
-    first = [skipped.detail for skipped in reading.skipped[:3]]
     return (
-        f"{reading} is not read: its first texts give no sample: {', '.join([*counts, *first])}. "
+        f"{reading} is not read: its first texts give {len(reading.samples) or 'no'} sample: "
+        f"{', '.join([*counts, *(skipped.detail for skipped in reading.skipped[:3])])}. "
         + "".join(FIXES[reason] for reason, _ in reasons.most_common(1))
     )
 
 
-def _nothing(listing: Listing, notes: Sequence[str]) -> DataError:
-    """Return the error of a folder without samples."""
-    heads = [
-        (file, listing.head(file))
-        for file in listing.with_ending("csv", "json", "jsonl", "manifest", "txt", "xml")
-    ]
-    error = None if notes else _unsupported([*((file, file) for file in listing.files), *heads])
+def _nothing(listing: Listing, unread: Sequence[str], notes: Sequence[str]) -> DataError:
+    """Return the error of a folder without samples, or of label files named by the user that give none."""
+    texts = unread or listing.with_ending("csv", "json", "jsonl", "manifest", "txt", "xml")
+    heads = [(file, listing.head(file)) for file in texts]
+    other = _unsupported([*((file, file) for file in unread or listing.files), *heads])
+    names = [] if unread else _from_names(list(listing.images))
+    if other and not notes:
+        return DataError("\n".join([other, *names]), code="unsupported_data")
     files = [*listing.images, *listing.files]
     counts = ", ".join(f"{count:,} .{name}" for name, count in Counter(map(ending, files)).most_common(5))
-    message = (
-        f"{listing.root}: it has no texts of images (found {counts or 'no files'}: {shortened(files, 3)})."
-    )
-    lines = notes or [
-        *(f"  {file} begins with {head[:60]!r}." for file, head in heads[:3]),
-        *(f"  {name}: {row.description}" for name, row in FORMATS.items()),
+    lines = [
+        f"{shortened(unread or [str(listing.root)], 1)}: it has no texts of images (found {counts or 'no files'}: "
+        f"{shortened(files, 3)}). Fix: add a label file or what a file has not, or give `--text-from-name`.",
+        *notes,
+        *filter(None, [other]),
     ]
-    lines = [f"{message} Fix: add a label file, or give `--text-from-name`.", *lines]
-    return error or DataError("\n".join(lines), code="no_samples")
+    if unread or not notes:
+        lines += [f"  {file} begins with {head[:60]!r}{lack(listing, file)}." for file, head in heads[:3]]
+        lines += [f"  {name}: {row.description}" for name, row in FORMATS.items()]
+    return DataError("\n".join([*lines, *names]), code="no_samples")
 
 
-def _unsupported(looks: Sequence[tuple[str, str]]) -> DataError | None:
-    """Return the error of the first file whose path or beginning shows a format that is not read.
+def _from_names(images: Sequence[str]) -> list[str]:
+    """Return a line for each of at most three ways to take the texts from the names of images, with what it reads."""
+    names = [stem(image) for image in images[:: len(images) // 3 or 1][:3]]
+    readings: dict[str, str] = {}  # what is read -> the pattern
+    for pattern in _FROM_NAMES:
+        texts = [match[0] for name in names if (match := re.search(pattern, name))]
+        if len(texts) == len(names) and (len({*texts}) > 1 or len({*names}) == 1):
+            readings.setdefault(", ".join(map(repr, texts)), pattern)
+    return [
+        f"  `--text-from-name {shlex.quote(pattern)}` reads {texts} from {', '.join(map(repr, names))}."
+        for texts, pattern in islice(readings.items(), 3)
+    ]
+
+
+def _unsupported(looks: Sequence[tuple[str, str]]) -> str | None:
+    """Return what is to be said of the first file whose path or beginning shows a format that is not read.
 
     Args:
         looks: a file, with its path or with its beginning.
     """
-    for pattern, (what, fix) in _UNSUPPORTED.items():
-        for file, look in looks:
-            if re.search(pattern, look, re.IGNORECASE):
-                return DataError(f"{file}: {what} is not read. Fix: {fix}.", code="unsupported_data")
-    return None
+    found = (
+        f"{file}: {what} is not read. Fix: {fix}."
+        for pattern, (what, fix) in _UNSUPPORTED.items()
+        for file, look in looks
+        if re.search(pattern, look, re.IGNORECASE)
+    )
+    return next(found, None)

@@ -14,7 +14,15 @@ from typing import Any
 from ppocr_ext.data.label_file import BOXES
 from ppocr_ext.data.lmdb_sets import DATA_FILE, open_set
 from ppocr_ext.limits import MAX_RECORD_BYTES
-from ppocr_ext.sources.listing import IMAGE_ENDINGS, LIST_ENDINGS, Listing, reading, split_named, split_of
+from ppocr_ext.sources.listing import (
+    IMAGE_ENDINGS,
+    LIST_ENDINGS,
+    Listing,
+    ending,
+    reading,
+    split_named,
+    split_of,
+)
 from ppocr_ext.sources.samples import ILLEGIBLE, Row, Skipped
 
 _IMAGE_KEYS = ("image", "image_path", "img_path", "file_name", "filename", "path", "file", "img")
@@ -165,8 +173,8 @@ def _header(listing: Listing, file: str) -> tuple[str, list[str]]:
     names = [name.strip('" ').casefold() for name in lines[0].split(delimiter)]
     row = next(csv.reader(lines[1:2], delimiter=delimiter), [])
     is_path = re.compile(rf".*{_IMAGE}\s*").fullmatch
-    images = [name for name, cell in zip(names, row, strict=False) if is_path(cell) and not is_path(name)]
-    others = [name for name in names if name not in images]
+    images = [name for name, cell in zip(names, row, strict=False) if is_path(cell)]
+    others = [name for name in names if name not in images and not any(map(is_path, names))]
     texts = (
         [name for name in others if name in TEXT_KEYS]
         or list(filter(_LIKE_TEXT.search, others))
@@ -193,8 +201,9 @@ def table_records(listing: Listing, file: str) -> Iterator[tuple[str, dict[str, 
         DataError: it is not CSV, or as :meth:`Listing.lines`.
     """
     delimiter, names = _header(listing, file)
-    lines = (raw := line for line in listing.lines(file))
-    reader = csv.DictReader(lines, names, delimiter=delimiter, skipinitialspace=True)
+    reader = csv.DictReader(
+        (raw := line for line in listing.lines(file)), names, delimiter=delimiter, skipinitialspace=True
+    )
     with reading(file):
         _next_record(reader)
         while (record := _next_record(reader)) is not None:
@@ -267,14 +276,14 @@ def _read_json(listing: Listing, file: str) -> Iterator[Row | Skipped]:
 
 
 def _kind_beside(listing: Listing, files: Sequence[str]) -> str:
-    """Return what text files named as images hold: a key of ``_BESIDE``, or ``text_files``."""
+    """Return what text files named as images hold: a key of ``_BESIDE``, ``text_files``, or nothing known."""
     kinds = (
         name
         for name, pattern in _BESIDE.items()
         if 2 * sum(has_lines(listing, file, pattern) for file in files[:_HEAD_FILES])
         > len(files[:_HEAD_FILES])
     )
-    return next(kinds, "text_files")
+    return next(kinds, "text_files" if ending(files[0]) in ("txt", "gt") else "")
 
 
 def _find_beside(listing: Listing, kind: str) -> list[tuple[str, ...]]:

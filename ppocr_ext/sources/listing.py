@@ -211,14 +211,16 @@ class Listing:
     def line_among(self, options: Sequence[str], file: str) -> str | None:
         """Return the one of several images of the same name that was cut out of another one; None if none is."""
         sizes = sorted(getsize(self.root / image) for image in options[:_MOST_ALIKE])
-        tests: tuple[Callable[[str], object], ...] = (
-            _CROPS.search,
-            lambda image: not split_of(image) and 4 * getsize(self.root / image) < sizes[1],
+        image = len(options) > 1 and _only(
+            (
+                _CROPS.search,
+                lambda image: not split_of(image) and 4 * getsize(self.root / image) < sizes[1],
+            ),
+            options,
         )
-        image = _only(tests, options) if len(options) > 1 else None
         if image:
             self.guesses[file] = image
-        return image
+        return image or None
 
     @cached_property
     def by_path(self) -> dict[str, str]:

@@ -38,6 +38,7 @@ _BAD_PATH = re.compile(r"\A\[|[\t\r\n\ud800-\udfff]")
 _plain = partial(
     re.compile(r"\.(bin|dew|nrm|raw)(?=\.\w+$)").sub, ""
 )  # an image, whatever ocropus made of it
+_RESULTS = re.compile(r"(^|/)(res|results?|output|predictions?)/", re.IGNORECASE)
 _CROP = re.compile(r"(.+)_crop_\d+\.\w+")  # as PPOCRLabel names what it cuts from a page
 _EXPORT = "export from PPOCRLabel (Export Recognition Result), CVAT (CVAT for images) or Label Studio (JSON)"
 _LINES = "export images of lines with NAME.gt.txt, as eScriptorium does"
@@ -79,11 +80,6 @@ class _Reading(NamedTuple):
     samples: list[Sample]
     skipped: list[Skipped]
 
-    @property
-    def has_crops(self) -> bool:
-        """Whether the first image was cut from a page by PPOCRLabel."""
-        return self.samples[0].group != "" and self.samples[0].box is None
-
     def __str__(self) -> str:
         return f"{shortened(self.files, 1)} ({self.format})"
 
@@ -112,8 +108,8 @@ def recognise(
             code="bad_value",
         )
     listing = Listing(root, labels if text_from_name is None else ())
-    formats = FORMATS if format is None else {format: FORMATS[format]}
-    formats = formats if text_from_name is None else {"file_names": _file_names(text_from_name)}
+    formats = {format: FORMATS[format]} if format else FORMATS
+    formats = {"file_names": _file_names(text_from_name)} if text_from_name is not None else formats
     doubts: Counter[str] = Counter()
     readings = list(_readings(listing, formats, doubts))
     notes = [_why_unread(reading) for reading in readings if not reading.samples]
@@ -256,6 +252,7 @@ def _select(listing: Listing, usable: list[_Reading], notes: list[str]) -> list[
     for reading in sorted(
         usable,
         key=lambda each: (
+            _RESULTS.search(each.files[0]) is not None,
             list(FORMATS).index(each.format),
             not each.samples[0].split,
             each.files[0].count("/"),
@@ -266,15 +263,20 @@ def _select(listing: Listing, usable: list[_Reading], notes: list[str]) -> list[
             differ = same.text.strip() != sample.text.strip() and not listing.by_user
             if differ and not _in_two_splits(same.split, sample.split):
                 raise _ambiguous(listing, other, reading)
-        if all(
+        is_copy = all(
             _copy(each) in copies and not _in_two_splits(copies[_copy(each)], each.split)
             for each in reading.samples
-        ):
-            notes.append(f"{reading} is not read: other label files have the same texts.")
-        elif selection and reading.format == "ppocrlabel" and selection[0].has_crops:
-            notes.append(
-                f"{reading} is not read: its boxes are cut out. `--format ppocrlabel` reads the pages."
-            )
+        )
+        are_cut = (
+            reading.format == "ppocrlabel" and selection and _CROP.fullmatch(selection[0].samples[0].image)
+        )
+        why = (
+            (is_copy and "other label files have the same texts")
+            or (are_cut and "its boxes are cut out. `--format ppocrlabel` reads the pages")
+            or (selection and _RESULTS.search(reading.files[0]) and "it stands among results")
+        )
+        if why:
+            notes.append(f"{reading} is not read: {why}.")
         elif selection and reading.format != selection[0].format:
             raise _ambiguous(listing, selection[0], reading)
         else:
@@ -325,7 +327,7 @@ def _nothing(listing: Listing, unread: Sequence[str], notes: Sequence[str]) -> D
     texts = unread or listing.with_ending("csv", "json", "jsonl", "manifest", "txt", "xml")
     heads = [(file, listing.head(file)) for file in texts]
     other = _unsupported([*((file, file) for file in unread or listing.files), *heads])
-    names = [] if unread else _from_names(list(listing.images))
+    names = [] if unread or notes else _from_names(list(listing.images))
     if other and not notes:
         return DataError("\n".join([other, *names]), code="unsupported_data")
     files = [*listing.images, *listing.files]
@@ -337,8 +339,10 @@ def _nothing(listing: Listing, unread: Sequence[str], notes: Sequence[str]) -> D
         *filter(None, [other]),
     ]
     if unread or not notes:
-        lines += [f"  {file} begins with {head[:60]!r}{lack(listing, file)}." for file, head in heads[:3]]
-        lines += [f"  {name}: {row.description}" for name, row in FORMATS.items()]
+        lines += [
+            *(f"  {file} begins with {head[:60]!r}{lack(listing, file)}." for file, head in heads[:3]),
+            *(f"  {name}: {row.description}" for name, row in FORMATS.items()),
+        ]
     return DataError("\n".join([*lines, *names]), code="no_samples")
 
 
@@ -351,7 +355,7 @@ def _from_names(images: Sequence[str]) -> list[str]:
         if len(texts) == len(names) and (len({*texts}) > 1 or len({*names}) == 1):
             readings.setdefault(", ".join(map(repr, texts)), pattern)
     return [
-        f"  `--text-from-name {shlex.quote(pattern)}` reads {texts} from {', '.join(map(repr, names))}."
+        f"  `--text-from-name {shlex.quote(pattern)}` reads {texts} from {', '.join(names)}."
         for texts, pattern in islice(readings.items(), 3)
     ]
 

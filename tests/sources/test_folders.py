@@ -187,6 +187,8 @@ CHOICES = {
     "two parts": ([("1.txt", A), ("2.txt", B)], ("1.txt", "2.txt")),
     "the same in two splits": ([("train.txt", A), ("val.txt", A)], ("train.txt", "val.txt")),
     "an image in two splits": ([("train.txt", A), ("val.txt", BAD)], ("train.txt", "val.txt")),
+    "results": ([("l.csv", A), ("data/output/pred.txt", B)], ("l.csv",)),
+    "results alone": ([("output/l.txt", A)], ("output/l.txt",)),
     "two lists that differ": ([("1.txt", A | B), ("2.txt", BAD)], None),
     "two formats that differ": ([("l.csv", A), ("l.txt", BAD)], None),
     "two formats of two parts": ([("l.csv", A), ("l.txt", B)], None),

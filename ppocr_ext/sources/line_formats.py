@@ -171,10 +171,12 @@ def _header(listing: Listing, file: str) -> tuple[str, list[str]]:
     lines = [*re.split(r"[\r\n]+", listing.head(file).lstrip()), ""]
     delimiter = max(",;\t", key=lines[0].count)
     names = [name.strip('" ').casefold() for name in lines[0].split(delimiter)]
-    row = next(csv.reader(lines[1:2], delimiter=delimiter), [])
-    is_path = re.compile(rf".*{_IMAGE}\s*").fullmatch
-    images = [name for name, cell in zip(names, row, strict=False) if is_path(cell)]
-    others = [name for name in names if name not in images and not any(map(is_path, names))]
+    images = [
+        name
+        for name, *cell in zip(names, *csv.reader(lines[1:2], delimiter=delimiter), strict=False)
+        if re.search(rf"{_IMAGE}\s*$", "".join(cell))
+    ]
+    others = [name for name in names if name not in images and not re.search(rf"{_IMAGE}\b", lines[0])]
     texts = (
         [name for name in others if name in TEXT_KEYS]
         or list(filter(_LIKE_TEXT.search, others))
@@ -238,7 +240,7 @@ def lack(listing: Listing, file: str) -> str:
     found = f"(found {', '.join(keys[:8])})"
     return (
         f"; it has no {needs[0]} {found}"
-        if len(needs) == 1
+        if len(needs) == 1 < len(keys)
         else f"; its boxes are not read {found}" * (not needs)
     )
 
@@ -321,9 +323,9 @@ LINE_FORMATS = {
         most=rf'{_COMMA}({_QUOTED}|(?! *")((?!(?P=comma)\S).)*)',
     ),
     "spaces": _list(
-        "lines `path text`",
+        "lines `path text`, no space in the path",
         rf"(?!(\S*/)?\d+_[^_/\s]+_(?P<id>\d+){_IMAGE} (?P=id)\s*$)"  # of MJSynth
-        rf"(?P<image>[^\s\"][^\t,;]*?{_IMAGE}) +(?!{_BOX}|{BOXES})(?P<text>.*)",
+        rf"(?P<image>[^\s\",;]+{_IMAGE}) +(?!{_BOX}|{BOXES})(?P<text>.*)",
     ),
     "icdar_words": _list(
         'ICDAR words: lines `word_1.png, "text"`',

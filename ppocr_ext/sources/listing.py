@@ -147,8 +147,8 @@ class Listing:
 
     def lists(self) -> list[str]:
         """Return the first label files that may hold a list, those of a usual ending first."""
-        no_others = {*LIST_ENDINGS, *(() if self.by_user else _NOT_LISTS)}
-        return self.with_ending(*LIST_ENDINGS) + self.with_ending(*{*map(ending, self.labels)} - no_others)
+        others = {*map(ending, self.labels)}.difference(LIST_ENDINGS, () if self.by_user else _NOT_LISTS)
+        return self.with_ending(*LIST_ENDINGS) + self.with_ending(*others)
 
     def beside(self, kind: str) -> tuple[str, ...]:
         """Return the label files with one ending that are named as an image."""
@@ -297,8 +297,8 @@ def finder(
     """Return the function that finds the image which a label file names by a path; None: there is none.
 
     A path is relative to the label file, to its parent folder or to the data folder. An image elsewhere is found by its
-    file name if the path is absolute, or if none of the first paths is right. A name without a folder means the image
-    beside the label file, else that of a line rather than a photo.
+    file name if the path is absolute, or if none of the first paths is right. A name without a folder means an image
+    of a line rather than its photo.
 
     Args:
         listing: the data folder.
@@ -324,7 +324,7 @@ def finder(
     def find(name: str) -> str | None:
         path = name.replace("\\", "/")
         image = find_there(name, path)
-        if "/" in path or dirname(image) == folder if image else as_written and not _ABSOLUTE.match(path):
+        if "/" in path if image else as_written and not _ABSOLUTE.match(path):
             return image
         base = path.rpartition("/")[2]
         names = map(_folded, (base, _HASH.sub("", base)))
@@ -335,7 +335,9 @@ def finder(
                 bool(image) and base != path
             )
             return image
-        return listing.line_among(options, file) or image
+        # what was cut out of an image beside the list stands in a folder below
+        near = [each for each in options if dirname(image) != folder or each.startswith(starts[0])]
+        return listing.line_among(near, file) or image
 
     return find
 

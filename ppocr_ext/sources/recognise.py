@@ -267,13 +267,15 @@ def _select(listing: Listing, usable: list[_Reading], notes: list[str]) -> list[
             _copy(each) in copies and not _in_two_splits(copies[_copy(each)], each.split)
             for each in reading.samples
         )
-        are_cut = (
-            reading.format == "ppocrlabel" and selection and _CROP.fullmatch(selection[0].samples[0].image)
-        )
         why = (
             (is_copy and "other label files have the same texts")
-            or (are_cut and "its boxes are cut out. `--format ppocrlabel` reads the pages")
             or (selection and _RESULTS.search(reading.files[0]) and "it stands among results")
+            or (
+                reading.format == "ppocrlabel"
+                and selection
+                and _CROP.fullmatch(selection[0].samples[0].image)
+                and "its boxes are cut out. `--format ppocrlabel` reads the pages"
+            )
         )
         if why:
             notes.append(f"{reading} is not read: {why}.")

@@ -323,6 +323,18 @@ def test_a_line_is_read_rather_than_its_photo(tmp_path: Path, name: str, photos:
     assert doubt == any(f"'{image}'" in note for note in source.notes)
 
 
+@pytest.mark.parametrize(("file", "image"), [("l.txt", "crops/1.png"), ("a/l.txt", "a/1.png")])
+def test_lines_below_the_list_are_read_rather_than_photos_beside_it(
+    tmp_path: Path, file: str, image: str
+) -> None:
+    draw((tmp_path / file).with_name("1.png"), size=(400, 400))
+    draw(tmp_path / "crops/1.png")
+    write(tmp_path, file, "1.png\tA\n")
+    source = recognise(tmp_path)
+    assert texts_of(source) == {image: "A"}
+    assert len(source.notes) == (file == "l.txt")
+
+
 def test_a_text_beside_belongs_to_the_line_rather_than_to_its_photo(tmp_path: Path) -> None:
     draw(tmp_path / "photos/1.png", size=(400, 400))
     draw(tmp_path / "crops/1.png")

@@ -151,6 +151,7 @@ def icdar2015(root: Path) -> None:
 
 
 NAMES = {f"{name}.png": name for name in ("one", "two")}
+SPACES = {"a.jpg": "A B", "中/b.PNG": "12", "c.png": "1, 2"}
 WHOLE = dict(zip(TEXTS, ("one", "two", "three"), strict=True))
 AB = {"a.jpg": "A", "b c.PNG": "B"}
 AB_SPLITS = {"a.jpg": "train", "b c.PNG": "val"}
@@ -188,9 +189,9 @@ CASES = {
         {"a.jpg": "A, B", "b c.PNG": "C", "中文/图 1.png": 'D,"E"'}, {"missing_image": 1},
         dict.fromkeys(TEXTS, "train")),
     "csv, no quotes": Case("csv_no_header", drawn(("l.csv", tabs(WHOLE).replace("\t", ","))), WHOLE),
-    "spaces": Case("spaces", drawn(("l.txt", "a.jpg A B\nb c.PNG  12\n中文/图 1.png 1, 2\n")),
-        {"a.jpg": "A B", "b c.PNG": "12", "中文/图 1.png": "1, 2"}),
-    "spaces, another ending": Case("spaces", drawn(("all.tags", tabs(WHOLE).replace("\t", " "))), WHOLE),
+    "spaces": Case("spaces", drawn(("l.txt", "a.jpg A B\n中/b.PNG  12\nc.png 1, 2\n"), names=SPACES), SPACES),
+    "spaces, another ending": Case("spaces",
+        drawn(("all.tags", tabs(SPACES).replace("\t", " ")), ("get.sh", "get a.jpg A\n"), names=SPACES), SPACES),
     "tabs, no ending": Case("tsv", drawn(("labels", tabs(TEXTS)), ("log.log", tabs(WHOLE))), TEXTS),
     "words": Case("icdar_words", drawn(("gt.txt", rows(TEXTS, lambda i, t: i + ', "' + t.replace('"', '\\"') + '"'))),
         TEXTS),

@@ -34,7 +34,7 @@ _NOT_LABELS = re.compile(  # by name: dictionaries, PPOCRLabel's state, predicti
 )
 _HIDDEN = (".", "__MACOSX")  # how names of files begin that are not the user's
 _MOST_FILES = 1000  # of each kind, whose beginnings are read
-_MOST_ALIKE = 20  # images of the same name, among which one is chosen
+_MOST_ALIKE = 20  # images of the same name, among which one is chosen; lists of an unusual ending
 _HEAD = 1 << 14  # bytes of a file that tell its format
 _MOST_VALUES = 10_000_000  # of a text that is parsed as a whole: a value may take 100 bytes
 _BLOCK = 1 << 20
@@ -147,8 +147,12 @@ class Listing:
 
     def lists(self) -> list[str]:
         """Return the first label files that may hold a list, those of a usual ending first."""
-        others = {*map(ending, self.labels)}.difference(LIST_ENDINGS, () if self.by_user else _NOT_LISTS)
-        return self.with_ending(*LIST_ENDINGS) + self.with_ending(*others)
+        others = {
+            kind
+            for kind, count in Counter(map(ending, self.labels)).items()
+            if self.by_user or count <= _MOST_ALIKE and kind not in _NOT_LISTS  # others are no lists
+        }
+        return self.with_ending(*LIST_ENDINGS) + self.with_ending(*others.difference(LIST_ENDINGS))
 
     def beside(self, kind: str) -> tuple[str, ...]:
         """Return the label files with one ending that are named as an image."""
@@ -237,7 +241,7 @@ class Listing:
         block = b""
         with suppress(OSError), open_regular(self.root / file) as stream:
             block = stream.read(_HEAD)
-        return block.decode(_encoding(lambda: iter([block])), "ignore").lstrip("\ufeff")
+        return block.decode(_encoding(lambda: iter([block])), "ignore").lstrip("\ufeff").replace("\0", "")
 
     def encoding(self, file: str) -> str:
         """Return the encoding of a text file.

@@ -131,10 +131,14 @@ def first_of(record: Mapping[str, Any], keys: Iterable[str]) -> Any:
 
 
 def has_lines(listing: Listing, file: str, pattern: str) -> bool:
-    """Return whether most lines at the beginning of a file match ``pattern``, and it is not a table with a header."""
+    """Return whether most lines at the beginning of a file match ``pattern``, and it has no header."""
     lines = [line for line in re.split(r"[\r\n]+", listing.head(file)) if line.strip()]
-    matches = (re.fullmatch(pattern, line) is not None for line in lines)
-    return 2 * sum(matches) > len(lines) and not _is_table(listing, file)
+    matches = [re.fullmatch(pattern, line) is not None for line in lines]
+    return (
+        2 * sum(matches) > len(lines)
+        and (matches[0] or not re.fullmatch(r'"?[^\W\d]\w*"?([,;\t] ?"?[^\W\d]\w*"?)+', lines[0]))
+        and not _is_table(listing, file)
+    )
 
 
 def find_lists(listing: Listing, pattern: str) -> list[tuple[str, ...]]:
@@ -176,13 +180,17 @@ def _header(listing: Listing, file: str) -> tuple[str, list[str]]:
         for name, *cell in zip(names, *csv.reader(lines[1:2], delimiter=delimiter), strict=False)
         if re.search(rf"{_IMAGE}\s*$", "".join(cell))
     ]
-    others = [name for name in names if name not in images and not re.search(rf"{_IMAGE}\b", lines[0])]
+    others = [name for name in names if name not in images]
     texts = (
         [name for name in others if name in TEXT_KEYS]
         or list(filter(_LIKE_TEXT.search, others))
         or [name for name in others if len(names) == 2 and not _NO_TEXT.fullmatch(name)]
     )
-    known = {each[0]: name for each, name in ((images, "image"), (texts, "text")) if len(each) == 1}
+    known = {
+        each[0]: name
+        for each, name in ((images, "image"), (texts, "text"))
+        if len(each) == 1 and not re.search(rf"{_IMAGE}\b", lines[0])
+    }
     return delimiter, [known.get(name, name) for name in names]
 
 
@@ -233,16 +241,13 @@ def _read_table(listing: Listing, file: str) -> Iterator[Row | Skipped]:
 
 
 def lack(listing: Listing, file: str) -> str:
-    """Return what a file has not that a list of images and texts has, as the end of a sentence; empty if unknown."""
+    """Return the end of a sentence that says what a file lacks to be a list of images and texts; empty if unknown."""
     head = listing.head(file).lstrip()
-    keys = list(_first_object(head)) if head.startswith(("{", "[")) else _header(listing, file)[1]
+    kind = "field" if head.startswith(("{", "[")) else "column"
+    keys = list(_first_object(head)) if kind == "field" else _header(listing, file)[1]
     needs = [name for name, known in (("image", _IMAGE_KEYS), ("text", TEXT_KEYS)) if not {*known} & {*keys}]
-    found = f"(found {', '.join(keys[:8])})"
-    return (
-        f"; it has no {needs[0]} {found}"
-        if len(needs) == 1 < len(keys)
-        else f"; its boxes are not read {found}" * (not needs)
-    )
+    what = f"has no {kind} `{'` and no `'.join(needs)}`" if needs else "its boxes are not read"
+    return f", and {what}" if len(keys) > 1 and (len(needs) < 2 or re.search(_IMAGE, head)) else ""
 
 
 def _first_object(text: str) -> dict[str, Any]:

@@ -315,10 +315,12 @@ def finder(
 
     def find_there(name: str, path: str) -> str | None:
         inside = path.removeprefix(listing.starts[0]).removeprefix(listing.starts[1])
-        places = [inside]
-        if inside == path and not _ABSOLUTE.match(path):
-            places = [start + path for start in (*starts, f"{starts[0]}images/")]
-            places.append(path.removeprefix(f"{listing.root.name}/"))  # PPOCRLabel writes FOLDER/img.jpg
+        places = (
+            [start + path for start in (*starts, f"{starts[0]}images/")]
+            + [path.removeprefix(f"{listing.root.name}/")]  # PPOCRLabel writes FOLDER/img.jpg
+            if inside == path and not _ABSOLUTE.match(path)
+            else [inside]
+        )
         exact = (start + name for start in starts if start + name in listing.images)
         folded = (listing.by_path.get(_folded(normpath(place))) for place in places)
         return next(filter(None, chain(exact, folded)), None)

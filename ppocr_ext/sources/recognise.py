@@ -126,7 +126,7 @@ def recognise(
         doubts.clear()
         deque(read(doubts), maxlen=0)  # to the end
     guesses = [listing.guesses[file] for file in files if file in listing.guesses]
-    doubts[f"Images of lines read, not photos of the same name, such as {guesses[:1]}, in label files"] = len(
+    notes += [f"Images of lines are read, not photos of the same name: {shortened(guesses, 1)}."] * bool(
         guesses
     )
     notes += [f"{what}: {count:,}." for what, count in doubts.items() if count]
@@ -342,7 +342,7 @@ def _nothing(listing: Listing, unread: Sequence[str], notes: Sequence[str]) -> D
     ]
     if unread or not notes:
         lines += [
-            *(f"  {file} begins with {head[:60]!r}{lack(listing, file)}." for file, head in heads[:3]),
+            *(f"  {file} begins with {head[:80]!r}{lack(listing, file)}." for file, head in heads[:3]),
             *(f"  {name}: {row.description}" for name, row in FORMATS.items()),
         ]
     return DataError("\n".join([*lines, *names]), code="no_samples")

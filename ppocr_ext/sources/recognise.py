@@ -329,14 +329,13 @@ def _nothing(listing: Listing, unread: Sequence[str], notes: Sequence[str]) -> D
     texts = unread or listing.with_ending("csv", "json", "jsonl", "manifest", "txt", "xml")
     heads = [(file, listing.head(file)) for file in texts]
     other = _unsupported([*((file, file) for file in unread or listing.files), *heads])
-    names = [] if unread or notes else _from_names(list(listing.images))
     if other and not notes:
-        return DataError("\n".join([other, *names]), code="unsupported_data")
+        return DataError(other, code="unsupported_data")
     files = [*listing.images, *listing.files]
     counts = ", ".join(f"{count:,} .{name}" for name, count in Counter(map(ending, files)).most_common(5))
     lines = [
         f"{shortened(unread or [str(listing.root)], 1)}: it has no texts of images (found {counts or 'no files'}: "
-        f"{shortened(files, 3)}). Fix: add a label file or what a file has not, or give `--text-from-name`.",
+        f"{shortened(files, 3)}). Fix: add a label file, or the column that is missing, or give `--text-from-name`.",
         *notes,
         *filter(None, [other]),
     ]
@@ -345,6 +344,7 @@ def _nothing(listing: Listing, unread: Sequence[str], notes: Sequence[str]) -> D
             *(f"  {file} begins with {head[:80]!r}{lack(listing, file)}." for file, head in heads[:3]),
             *(f"  {name}: {row.description}" for name, row in FORMATS.items()),
         ]
+    names = [] if unread or notes else _from_names(list(listing.images))
     return DataError("\n".join([*lines, *names]), code="no_samples")
 
 

@@ -342,10 +342,10 @@ def _nothing(listing: Listing, unread: Sequence[str], notes: Sequence[str]) -> D
     if unread or not notes:
         lines += [
             *(f"  {file} begins with {head[:80]!r}{lack(listing, file)}." for file, head in heads[:3]),
+            *([] if unread else _from_names(list(listing.images))),
             *(f"  {name}: {row.description}" for name, row in FORMATS.items()),
         ]
-    names = [] if unread or notes else _from_names(list(listing.images))
-    return DataError("\n".join([*lines, *names]), code="no_samples")
+    return DataError("\n".join(lines), code="no_samples")
 
 
 def _from_names(images: Sequence[str]) -> list[str]:

@@ -53,6 +53,7 @@ _CROPS = re.compile(
 )  # in a path
 _ABSOLUTE = re.compile(r"/|[A-Za-z]:/|\w+://")
 _HASH = re.compile(r"^[0-9a-f]{8,}-(?=.)")  # Label Studio puts it before the name of an uploaded file
+_TRAIN_DATA = re.compile(r"train(ing)?[ _-]?data(set)?(?![a-z])", re.IGNORECASE)
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _SPLIT_WORDS = {
     **dict.fromkeys(("train", "training"), "train"),
@@ -72,8 +73,12 @@ def stem(path: str) -> str:
 
 
 def split_named(name: str) -> str:
-    """Return the split that a name contains as a word, such as ``"val"`` for ``rec_gt_val.txt``; else empty."""
-    splits = {_SPLIT_WORDS[word] for word in map(str.lower, _WORD.findall(name)) if word in _SPLIT_WORDS}
+    """Return the split that a name contains as a word, such as ``"val"`` for ``rec_gt_val.txt``; else empty.
+
+    PaddleOCR's ``train_data`` names none: it holds all parts.
+    """
+    words = map(str.lower, _WORD.findall(_TRAIN_DATA.sub("", name)))
+    splits = {_SPLIT_WORDS[word] for word in words if word in _SPLIT_WORDS}
     return splits.pop() if len(splits) == 1 else ""
 
 

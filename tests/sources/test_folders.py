@@ -159,8 +159,29 @@ def test_a_path_that_no_label_file_can_hold_is_skipped(tmp_path: Path, name: str
 
 def test_words_of_names_tell_the_split() -> None:
     words = {"rec_gt_train.txt": "train", "training/1.png": "train", "l.VALID.txt": "val", "TestSet/x": "test",
-             "a/dev/b": "val", "train_val.txt": "", "trainers/x": "", "contest.txt": ""}  # fmt: skip
+             "a/dev/b": "val", "train_val.txt": "", "trainers/x": "", "contest.txt": "",
+             "train_data/rec_gt.txt": "", "train_data/rec/val.txt": "val",
+             "ocr-training-data/x": "", "val_data/x": "val"}  # fmt: skip
     assert {name: split_of(name) for name in words} == words
+
+
+def test_the_list_of_all_crops_is_not_the_part_that_trains(tmp_path: Path) -> None:
+    """As PPOCRLabel's script splits, which copies the crops of a page into folders of the parts."""
+    parts = {"train": ["1", "2"], "val": ["3"], "test": ["4"]}
+    for part, names in parts.items():
+        paths = {f"{name}_crop_0.jpg": name for name in names}
+        images(
+            tmp_path,
+            [f"train_data/{folder}/{path}" for path in paths for folder in ("crop_img", f"rec/{part}")],
+        )
+        write(
+            tmp_path,
+            f"train_data/rec/{part}.txt",
+            tabs({f"/x/rec/{part}/{path}": t for path, t in paths.items()}),
+        )
+    write(tmp_path, "train_data/rec_gt.txt", "".join(f"crop_img/{n}_crop_0.jpg\t{n}\n" for n in "1234"))
+    samples, _ = entries(recognise(tmp_path))
+    assert {part: [each.text for each in samples if each.split == part] for part in parts} == parts
 
 
 def test_crops_of_ppocrlabel_win_and_name_their_pages(tmp_path: Path) -> None:

@@ -28,20 +28,15 @@ from ppocr_ext.sources.samples import ILLEGIBLE, Row, Skipped
 _IMAGE_KEYS = ("image", "image_path", "img_path", "file_name", "filename", "path", "file", "img")
 TEXT_KEYS = ("text", "transcription", "words", "plate_text", "label", "identity")
 BOX_KEYS = {"points", "poly", "bbox", "xtl", "xmin", "x_min", "x1", "original_width"}  # of a part of a page
-_LIKE_TEXT = re.compile(
-    r"text|label|word|transcri|truth|\bgt\b|plate|caption|string|content"
-)  # names of a column
-_NO_TEXT = re.compile(
-    r"class(es)?|width|height|size|score|split|url|(.*_)?id|index|pred.*"
-)  # names of the only other one
+# how a column of texts may be named, and how the other one of two columns is not
+_LIKE_TEXT = re.compile(r"text|label|word|transcri|truth|\bgt\b|plate|caption|string|content")
+_NO_TEXT = re.compile(r"class(es)?|width|height|size|score|split|url|(.*_)?id|index|pred.*")
 _HEAD_FILES = 20  # that tell what stands beside images
 _DECODER = json.JSONDecoder()
 _IMAGE = rf"\.(?i:{'|'.join(IMAGE_ENDINGS)})"
 _DOCTR = re.compile(rf'\{{\s*"[^"]*{_IMAGE}"\s*:\s*["\d]')
 PAGE = rf"(?P<image>[^\t]+{_IMAGE})\t(?P<text>\[\s*[{{\]].*)"
-_BOX = (
-    r"-?\d+(\.\d+)?([ ,;]+-?\d+(\.\d+)?){3}"  # the beginning of a box, or of other values, in place of a text
-)
+_BOX = r"-?\d+(\.\d+)?([ ,;]+-?\d+(\.\d+)?){3}"  # four numbers in place of a text
 _QUOTED = r'"[^"]*(""[^"]*)*"\s*'
 _COMMA = rf'"?(?P<image>[^,;"\t]+{_IMAGE})"?(?P<comma>[,;])(?! *{_BOX})'
 _SCRIPTS = (

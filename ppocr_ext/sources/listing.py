@@ -48,9 +48,8 @@ _RARE = re.compile(  # all but ASCII, punctuation and the usual characters of GB
     + "]"
 )
 _VERSIONS = ("", ".raw", ".nrm", ".dew", ".bin")  # what ocropus adds to a name, the best first
-_CROPS = re.compile(
-    r"(?<![a-z])(crop|cut|line|plate|roi|snippet|word)[^/]*/|裁|切", re.IGNORECASE
-)  # in a path
+# a folder of what was cut out of images, in a path
+_CROPS = re.compile(r"(?<![a-z])(crop|cut|line|plate|roi|snippet|word)[^/]*/|裁|切", re.IGNORECASE)
 _ABSOLUTE = re.compile(r"/|[A-Za-z]:/|\w+://")
 _HASH = re.compile(r"^[0-9a-f]{8,}-(?=.)")  # Label Studio puts it before the name of an uploaded file
 _TRAIN_DATA = re.compile(r"train(ing)?[ _-]?data(set)?(?![a-z])", re.IGNORECASE)

@@ -22,22 +22,16 @@ from ppocr_ext.sources.samples import FIXES, Row, Sample, Skipped, Source
 FORMATS: dict[str, Format] = {**LINE_FORMATS, **PAGE_FORMATS}
 _HEAD = 300  # entries of each label file that are compared with those of others
 _MOST_COMPARED = 200_000
-_FROM_NAMES = (
-    r"^[^-_ ]+",
-    r"[^-_ ]+$",
-    r"(?<=[-_ ])[^-_ ]+(?=[-_ ])",
-    r".+(?=[-_])",
-    r".+",
-)  # what may be the text in a name
+# what may be the text in the name of an image: the first, the last or a middle word, all but the last, all
+_FROM_NAMES = (r"^[^-_ ]+", r"[^-_ ]+$", r"(?<=[-_ ])[^-_ ]+(?=[-_ ])", r".+(?=[-_])", r".+")
 _ISSUE = re.compile(  # the name of a group is the reason
     r"(?P<no_text>\A\s*\Z)|(?P<illegible>\A###\Z)|(?P<several_lines>[\r\n\x85\u2028\u2029])"
     rf"|(?P<bad_text>[\t\ufffd\ud800-\udfff]|\A.{{{MAX_LABEL_LINE_BYTES // 8}}})",
     re.DOTALL,
 )
 _BAD_PATH = re.compile(r"\A\[|[\t\r\n\ud800-\udfff]")
-_plain = partial(
-    re.compile(r"\.(bin|dew|nrm|raw)(?=\.\w+$)").sub, ""
-)  # an image, whatever ocropus made of it
+# the path of an image, whatever ocropus has made of it
+_plain = partial(re.compile(r"\.(bin|dew|nrm|raw)(?=\.\w+$)").sub, "")
 _RESULTS = re.compile(r"(^|/)(res|results?|output|predictions?)/", re.IGNORECASE)
 _CROP = re.compile(r"(.+)_crop_\d+\.\w+")  # as PPOCRLabel names what it cuts from a page
 _EXPORT = "export from PPOCRLabel (Export Recognition Result), CVAT (CVAT for images) or Label Studio (JSON)"
@@ -318,7 +312,7 @@ def _why_unread(reading: _Reading) -> str:
     reasons = Counter(skipped.reason for skipped in reading.skipped)
     counts = [f"{count} {reason}" for reason, count in reasons.items()] or ["no texts"]
     return (
-        f"{reading} is not read: its first texts give {len(reading.samples) or 'no'} sample: "
+        f"{reading} is not read: its first texts give no sample: "
         f"{', '.join([*counts, *(skipped.detail for skipped in reading.skipped[:3])])}. "
         + "".join(FIXES[reason] for reason, _ in reasons.most_common(1))
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
@@ -13,6 +13,7 @@ from typing import ClassVar
 from ppocr_ext.errors import CharsetError
 from ppocr_ext.limits import MAX_DICTIONARY_BYTES, MAX_DICTIONARY_LINES, read_at_most
 from ppocr_ext.messages import LOG, shortened
+from ppocr_ext.text_direction import LEFT_TO_RIGHT, RIGHT_TO_LEFT, is_right_to_left, turned, turned_symbols
 
 _BOM = b"\xef\xbb\xbf"
 # the replacement character, two that hardly any dictionary has, and one that is no character
@@ -39,6 +40,8 @@ class Charset:
         path: the dictionary file; None for the default characters.
         folds_case: whether labels are lowercased before they are encoded. PaddleOCR does so only without a dictionary.
         unknown_symbol: the character whose class stands for all unknown characters; empty without one.
+        drops_unknown: whether unknown characters are removed from labels.
+        direction: one of ``TEXT_DIRECTIONS``: the order of labels and of texts.
     """
 
     characters: tuple[str, ...]
@@ -46,6 +49,8 @@ class Charset:
     path: Path | None = field(default=None, compare=False)
     folds_case: bool = False
     unknown_symbol: str = field(default="", compare=False)
+    drops_unknown: bool = field(default=False, compare=False)
+    direction: str = field(default=LEFT_TO_RIGHT, compare=False)
     blank_id: ClassVar[int] = 0
 
     @classmethod
@@ -179,22 +184,52 @@ class Charset:
         """Return the characters of ``text`` without a class, each once, in the order of the text."""
         return [c for c in dict.fromkeys(self._folded(text)) if c not in self._ctc_ids]
 
-    def with_unknown_symbol(self, symbol: str) -> Charset:
-        """Return the charset with ``symbol``, a line of the dictionary, for all unknown characters."""
-        return replace(self, unknown_symbol=symbol)
+    def has_other_case(self, text: str) -> bool:
+        """Return True if ``text`` has unknown characters, and the dictionary has each of them in the other case."""
+        unknown = self.unknown(text)
+        return bool(unknown) and all(letter.swapcase() in self._ctc_ids for letter in unknown)
 
-    def mapped(self, text: str) -> str:
-        """Return ``text`` with each unknown character replaced by the unknown symbol; unchanged without a symbol."""
-        if not self.unknown_symbol:
-            return text
-        return "".join(c if c in self._ctc_ids else self.unknown_symbol for c in self._folded(text))
+    def encoded(self, label: str) -> str:
+        """Return the characters of ``label`` that are encoded: case folded, unknown ones mapped or removed."""
+        label = self._folded(label)
+        if not (self.unknown_symbol or self.drops_unknown):
+            return label
+        return "".join(c if c in self._ctc_ids else self.unknown_symbol for c in label)
+
+    @property
+    def turns_texts(self) -> bool:
+        """Return True if a text is turned around after it was read."""
+        return self.direction != LEFT_TO_RIGHT
+
+    @cached_property
+    def is_right_to_left(self) -> bool:
+        """Return True if the dictionary has letters of Arabic, Hebrew or a like script."""
+        return is_right_to_left(self.characters)
+
+    def in_image_order(self, label: str) -> str:
+        """Return a label of the data in the order of the image, in which it is encoded."""
+        return turned(label) if self.direction == RIGHT_TO_LEFT else label
+
+    def as_read(self, symbols: Sequence[str]) -> list[tuple[int, str]]:
+        """Return decoded symbols in the order in which people read them, each with its position in the image."""
+        return turned_symbols(symbols) if self.turns_texts else list(enumerate(symbols))
+
+    def decoded_label(self, encoded: str) -> str:
+        """Return the text that a reading must equal: in the order of texts, and with no unknown symbol.
+
+        A character that is never read replaces the symbol.
+
+        Args:
+            encoded: what the class ids of the label stand for.
+        """
+        if self.unknown_symbol:
+            other = next(c for c in _NEVER_READ if c not in self._ctc_ids)
+            encoded = encoded.replace(self.unknown_symbol, other)
+        return "".join(symbol for _, symbol in self.as_read(encoded))
 
     def label_to_compare(self, label: str) -> str:
-        """Return the label to compare with, in which a character that is never read replaces the unknown symbol."""
-        if not self.unknown_symbol:
-            return label
-        other = next(c for c in _NEVER_READ if c not in self._ctc_ids)
-        return label.replace(self.unknown_symbol, other)
+        """Return the text that a reading must equal, from a label of the data, as an evaluation compares it."""
+        return self.decoded_label(self.in_image_order(self.encoded(label)))
 
     def _folded(self, text: str) -> str:
         return text.lower() if self.folds_case else text

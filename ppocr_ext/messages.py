@@ -70,8 +70,9 @@ MEMORY = (
 )
 WORKER_ENDED = (
     "A worker process of a loader has ended, killed for lack of memory or of shared memory. Fix: use fewer "
-    "loader.num_workers, or set loader.use_shared_memory: false."
+    "loader.num_workers, set loader.use_shared_memory: false, or give more of it (docker run --shm-size 8g)."
 )
+_KILLED_WORKER = "DataLoader process (pid"  # Paddle's own error, which it raises wherever the run is
 
 
 def printable(text: str) -> str:
@@ -187,14 +188,16 @@ def error_text(error: BaseException) -> str:
     if isinstance(error, OSError) and error.errno is not None:
         name = error.filename2 or error.filename  # for a rename, the final name, not the temporary one
         fix = _FIXES.get(error.errno)
+        if error.errno == errno.ENOSPC and not name:  # such as a lock between processes
+            fix = "free some space, or give more shared memory (docker run --shm-size 8g)"
         return f"{f'{name}: ' if name else ''}{error.strerror or error}.{f' Fix: {fix}.' if fix else ''}"
     if isinstance(error, MemoryError):
         detail = _paddle_message(str(error))
         text = f"{MEMORY}{f' ({detail})' if detail else ''}."
     elif isinstance(error, RecursionError):
         text = f"Something is nested too deeply, or refers to itself: {error}."
-    elif message == WORKER_ENDED:
-        text = message
+    elif message == WORKER_ENDED or _KILLED_WORKER in message:
+        text = WORKER_ENDED
     elif not _PADDLE_ERROR.match(message) and "Error Message Summary" not in message:
         text = f"internal error: {kind or type(error).__name__}: {message}"
     elif "ResourceExhausted" in message or "Out of memory" in message:

@@ -65,6 +65,16 @@ def from_worker(error: Exception) -> Exception:
             "out/page.html: Is a directory. Fix: give the name of a file, not of a folder.",
         ),
         (RuntimeError(WORKER_ENDED), f"{WORKER_ENDED} {DEBUG}"),
+        (
+            SystemError(
+                "(Fatal) DataLoader process (pid   1. If run …) exited is killed by signal: 17842.\nBus error"
+            ),
+            f"{WORKER_ENDED} {DEBUG}",
+        ),
+        (
+            OSError(errno.ENOSPC, "No space left on device"),
+            "No space left on device. Fix: free some space, or give more shared memory (docker run --shm-size 8g).",
+        ),
     ],
 )
 def test_sentences(error: Exception, said: str) -> None:

@@ -20,7 +20,7 @@ examples:
   python tools/benchmark.py step --size full --batch 16 --peer /path/to/PaddleOCR
   python tools/benchmark.py engine --size full --batch 16 --threads 2
   python tools/benchmark.py infer --size full --peer /path/to/PaddleOCR
-  python tools/benchmark.py official --batch 16
+  python tools/benchmark.py official --batch 16 --peer /path/to/PaddleOCR --lines images
   python tools/benchmark.py labels --lines 1000 10000 100000 1000000 10000000
 """
 _BAD = 1  # exit code: the results disagree
@@ -90,7 +90,7 @@ _COMMANDS: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
         },
     ),
     "official": (
-        "seconds and memory of a fine-tuning step of networks of PP-OCR, live and with `fused: true`",
+        "networks of PP-OCR: seconds and memory of a fine-tuning step, live and with `fused: true`; images/s",
         {
             "--networks": {
                 "nargs": "+",
@@ -99,7 +99,16 @@ _COMMANDS: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
                 "help": "of pp-ocr/",
             },
             "--batch": _BATCH,
+            "--image": {**_IMAGE, "help": "of a step (default: 48 192)"},
+            "--threads": _one(1, "CPU threads of a step; if several, as many processes share some steps"),
             "--rounds": _ROUNDS,
+            "--peer": _PEER,
+            "--lines": {
+                "nargs": "+",
+                "metavar": "IMAGES",
+                "help": "read them too, as in `ppocr-ext predict`",
+            },
+            "--count": _one(96, "images to read"),
         },
     ),
     "labels": (

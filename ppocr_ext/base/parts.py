@@ -37,6 +37,7 @@ BRANCH_ROWS = {
 }
 BRANCH_OF_HEAD = {row.head: name for name, row in BRANCH_ROWS.items()}
 MULTI_HEAD = "MultiHead"
+INFERENCE_MODEL = "InferenceModel"
 CTC_HEAD, CTC_DECODER = BRANCH_ROWS["ctc"].head, BRANCH_ROWS["ctc"].decoder
 # The decoder that gives the class count of a single head; for other heads it is the decoder of the config.
 HEAD_DECODERS = {
@@ -228,6 +229,8 @@ DATASET_ROWS = {
 }
 OF_LABEL_FILES = tuple(name for name, row in DATASET_ROWS.items() if row.reads == "files")
 OF_LMDB = tuple(name for name, row in DATASET_ROWS.items() if row.reads == "lmdb")
+TRAIN_FRAMES = 40  # of PP-OCR's backbones in training: those of an image of width 320
+POSITIONS = 80  # frames that `use_pos` of a MultiHead has an embedding for
 SCALE_SAMPLER = "MultiScaleSampler"  # this sampler decides the sizes of images
 # Defaults of the sampler: widths and heights are multiples of SCALE_FACTOR, and no image is wider than SCALE_WIDEST.
 SCALE_FACTOR = (8, 16)

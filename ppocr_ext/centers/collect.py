@@ -444,7 +444,7 @@ def _identity(run: Run, options: CollectOptions) -> str:
     parts = {
         "model": state_digest(run.model),
         "charset": run.charset.digest,
-        "lines": [str(path) for path in run.label_files],
+        "lines": [(str(each.path), each.digest) for found in run.preflight.values() for each in found.files],
         "data": str(run.config.at("Eval.dataset.data_dir", default="")),
         "count": len(run.eval_loader.dataset),
         "batch": run.config.at("Eval.loader.batch_size_per_card"),

@@ -11,6 +11,7 @@ from ppocr_ext.base.parts import (
     BRANCH_ROWS,
     CTC_DECODER,
     CTC_HEAD,
+    INFERENCE_MODEL,
     MULTI_HEAD,
     SPECIALS,
     TAUGHT_ALGORITHMS,
@@ -106,8 +107,8 @@ def _check_model(check: ConfigCheck, path: Path) -> None:
         if not options:
             # a sub-model needs no head if losses read its features
             without_head = path != ("Architecture",) and check.at(*path, "return_all_feats") is True
-            inference = check.at(*path, "Head", "name") == InferenceModel.__name__
-            needed = part == "Backbone" and not inference or part == "Head" and not without_head
+            alone = check.at(*path, "Head", "name") == INFERENCE_MODEL
+            needed = part == "Backbone" and not alone or part == "Head" and not without_head
             if needed and check.at(*where) in (None, {}):
                 check.error(
                     where,
@@ -122,18 +123,26 @@ def _check_model(check: ConfigCheck, path: Path) -> None:
             _check_encoder(check, where, "encoder_type", ("name",))
         elif component is not None:
             check.check_keys(where, component, options, injected=_GIVEN, extra=("name",))
-        if component is InferenceModel and check.at(*path, "freeze_params") is not True:
-            check.error(
-                (*where, "name"),
-                "inference_is_trained",
-                "an inference model only teaches, in a sub-model with `freeze_params: true`. Fix: set that; to train "
-                "one, name its network, or begin with `ppocr-ext init --base`.",
-            )
+        if component is InferenceModel:
+            _check_inference_model(check, path)
     if (
         check.at(*path, "Backbone", "name") == SVTRNet.__name__
         and check.at(*path, "Head", "name") == MULTI_HEAD
     ):
         _check_tokens(check, (*path, "Backbone"), (*path, "Head"))
+
+
+def _check_inference_model(check: ConfigCheck, path: Path) -> None:
+    """Check that an inference model teaches, and is all that its sub-model has."""
+    others = [part for part in _PARTS if part != "Head" and check.at(*path, part)]
+    if path == ("Architecture",) or check.at(*path, "freeze_params") is not True or others:
+        check.error(
+            (*path, "Head", "name"),
+            "not_a_teacher",
+            f"an inference model is a frozen teacher, alone in its sub-model (found "
+            f"{', '.join(others) or 'no teacher'}). Fix: a sub-model with `freeze_params: true` and this Head only; "
+            f"`ppocr-ext predict` reads with an inference model, `init --base` trains one.",
+        )
 
 
 def _check_tokens(check: ConfigCheck, backbone: Path, head: Path) -> None:

@@ -128,6 +128,7 @@ def check_metric(check: ConfigCheck) -> None:
 
 
 _RATES = ("learning_rate", "max_lr")
+LONG_WARM_UP = 0.5  # share of the run, which leaves half of a cosine
 _LARGEST = sys.float_info.max
 _DECAY = "{:g} pulls all weights to 0 faster than they learn. Fix: 0.05 (AdamW), 3e-5 (L2 of Adam)."
 _FADES = "found {:g}: earlier gradients never fade, so the weights grow forever. Fix: 0.9."
@@ -222,15 +223,15 @@ def _highest_rate(check: ConfigCheck) -> tuple[float, KeyPath]:
 
 def _check_warm_up(check: ConfigCheck) -> None:
     path = ("Optimizer", "lr", "warmup_epoch")
-    warm_up, epochs = _number(check.at(*path)), check.at("Global", "epoch_num", default=1)
-    if warm_up and isinstance(epochs, int) and warm_up >= epochs > 0:
+    warm_up, epochs = _number(check.at(*path)), check.at("Global", "epoch_num")
+    if warm_up and isinstance(epochs, int) and 0 < epochs <= warm_up / LONG_WARM_UP:
         check.warning(path, "long_warm_up", long_warm_up(f"{warm_up:g} epochs", f"{epochs} epochs"))
 
 
 def long_warm_up(warm_up: str, length: str) -> str:
-    """Return the message of a warm-up that lasts as long as the run."""
+    """Return the message of a warm-up that is too long for the run."""
     return (
-        f"the run ends within its warm-up ({warm_up} of {length}), before the full learning rate. "
+        f"the warm-up takes {warm_up} of {length}, so little is left of the full learning rate. "
         f"Fix: a shorter warm-up, at most a tenth of the run, or more epochs."
     )
 

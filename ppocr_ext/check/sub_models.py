@@ -9,8 +9,8 @@ from typing import Any
 from ppocr_ext.base.parts import LIST_LOSSES
 from ppocr_ext.check.config_check import ConfigCheck, Path
 from ppocr_ext.config import Config, named_items
+from ppocr_ext.config.derive import is_inference_model
 from ppocr_ext.errors import PPOCRExtError
-from ppocr_ext.modeling.heads import InferenceModel
 from ppocr_ext.registry import LOSSES
 
 ALLOW_UNTRAINED = "allow_untrained_teacher"
@@ -43,11 +43,6 @@ def untrained(name: str) -> str:
 def is_frozen(check: ConfigCheck, name: Any) -> bool:
     """Return True for a sub-model with ``freeze_params: true``."""
     return check.at("Architecture", "Models", str(name), "freeze_params") is True
-
-
-def is_inference_model(check: ConfigCheck, name: Any) -> bool:
-    """Return True for a sub-model that is an inference model as it is."""
-    return check.at("Architecture", "Models", str(name), "Head", "name") == InferenceModel.__name__
 
 
 def check_sub_models(check: ConfigCheck) -> None:
@@ -92,8 +87,8 @@ def _check_part(check: ConfigCheck, loss: Any, path: Path) -> set[str]:
     pairs = listed(check.at(*path, "model_name_pairs"))
     for pair in pairs if all(isinstance(each, tuple) for each in pairs) else (pairs,):
         reached |= set(map(str, pair[:1] if getattr(loss, "detaches", False) else pair))
-        taught_by = [each for each in map(str, pair) if is_inference_model(check, each)]
-        if taught_by and getattr(loss, "reads_raw_logits", False):
+        taught_by = [each for each in map(str, pair) if is_inference_model(check.config, each)]
+        if taught_by and (getattr(loss, "reads_raw_logits", False) or check.at(*path, "act") == "sigmoid"):
             check.error(
                 (*path, "model_name_pairs"),
                 "unsupported_teacher",

@@ -95,6 +95,8 @@ class TrainState:
         charset_digest: digest of the dictionary; None in PaddleOCR's checkpoints.
         hooks: state of the hooks by their names; None if no hook has one.
         raw_weights: in a checkpoint with averaged weights, the weights that a resumed run continues with, by name.
+        before_group: in a checkpoint inside a group of ``Global.accumulate``, BatchNorm's statistics and other buffers
+            before it, with which a resumed run continues, by name.
         sample_seeds: ``data.sample_seeds.SCHEME``; None in PaddleOCR's checkpoints.
         views: seed and count of the views of a teacher cache; None without one.
         accumulate: ``Global.accumulate``; None for 1.
@@ -117,6 +119,7 @@ class TrainState:
     charset_digest: str | None = None
     hooks: Mapping[str, Any] | None = None
     raw_weights: Mapping[str, Any] | None = None
+    before_group: Mapping[str, Any] | None = None
     sample_seeds: int | None = None
     views: Mapping[str, int] | None = None
     accumulate: int | None = None

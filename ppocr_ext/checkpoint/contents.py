@@ -83,12 +83,12 @@ def weights_note(state: TrainState) -> str | None:
 
 
 def require_usable_averages(checkpoint: Checkpoint, state: TrainState) -> None:
-    """Check the averaged and the raw weights in the training state by :func:`require_usable_values`.
+    """Check the weights and the statistics in the training state by :func:`require_usable_values`.
 
     Raises:
         WeightsError: they are not usable.
     """
-    for values in (average_in(state.hooks or {}), state.raw_weights or {}):
+    for values in (average_in(state.hooks or {}), state.raw_weights or {}, state.before_group or {}):
         require_usable_values(checkpoint.file(".states"), values)
 
 

@@ -34,6 +34,7 @@ _DICTS = (
     "loss",
     "hooks",
     "raw_weights",
+    "before_group",
     "views",
     "engines",
 )

@@ -192,6 +192,7 @@ def dry_check(
     from ppocr_ext.run.context import choose_device
     from ppocr_ext.run.dry_step import dry_step
     from ppocr_ext.run.frame_counts import count_frames
+    from ppocr_ext.run.host_config import decoder_models
     from ppocr_ext.run.run import build_network
 
     resolved, charset = _resolved(config, host)
@@ -200,7 +201,7 @@ def dry_check(
         return [], {}
     choose_device(whole)
     modes = _modes(whole, role)
-    model = build_network(whole, charset)
+    model = build_network(whole, charset, None if role == "train" else decoder_models(whole) or ())
     issues = dry_step(whole, charset, host, model, modes, whole.settings.seed, say)
     modes = [] if any(issue.level == "error" for issue in issues) else modes
     return issues, {mode: count_frames(model, whole, mode) for mode in modes}

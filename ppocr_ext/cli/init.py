@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import shutil
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="REGEX",
         help="the text is in the names of the images, e.g. '^([A-Z0-9]+)_'",
     )
-    add("--split", action="store_true", help="split anew, also if DATA is split")
+    add("--split", action="store_true", help="split anew, also if DATA is split; its test part stays")
     add("--test", action="store_true", help="also take a part for a test, which no training sees")
     add("--seed", type=int, default=1, metavar="N", help="of the split and of what is drawn (1)")
     add("--force", action="store_true", help="write the files anew if DIR is there")
@@ -91,7 +93,13 @@ def run(args: argparse.Namespace) -> int:
 
     if not args.dry and not args.force:
         require_free(args.out)
-    source = recognise(args.data, format=args.format, labels=args.labels, text_from_name=args.text_from_name)
+    source = recognise(
+        args.data,
+        format=args.format,
+        labels=args.labels,
+        text_from_name=args.text_from_name,
+        ask_for_split=not args.split,
+    )
     _say(args, source_lines(source))
     inspection = inspect_source(
         source,
@@ -123,29 +131,36 @@ def _say(args: argparse.Namespace, lines: Iterable[str]) -> None:
 
 def _write(args: argparse.Namespace, inspection: Inspection, content: dict[str, Any]) -> None:
     """Write the files, try the config, and print what that shows; add it to ``content``."""
-    from ppocr_ext.first_run.report import next_commands, page_text, result_lines
+    from ppocr_ext.first_run.report import memory_lines, next_commands, page_text, result_lines
     from ppocr_ext.first_run.writing import write_first_run
+    from ppocr_ext.host.complete import import_paddle
     from ppocr_ext.sources.listing import RECORD
 
-    files = write_first_run(inspection, args.again)
-    from ppocr_ext.host.complete import import_paddle
-
     import_paddle()
-    from ppocr_ext.first_run.trial import try_config
+    from ppocr_ext.first_run.trial import try_config, try_steps
     from ppocr_ext.host import open_host
     from ppocr_ext.run.logs import quiet_host
 
     quiet_host(open_host(args.host).logger)
+    is_new = not args.out.exists()
     level = LOG.level
     LOG.setLevel(logging.WARNING)  # the result says what evaluations log
     try:
-        trial = try_config(inspection, files, args.host)
+        plan, seconds = try_steps(inspection, args.host)
+        _say(args, memory_lines(inspection, plan))
+        inspection = replace(inspection, plan=plan)
+        files = write_first_run(inspection, args.again)
+        trial = try_config(inspection, files, seconds, args.host)
+    except BaseException:
+        if is_new:  # half of it is of no use
+            shutil.rmtree(args.out, ignore_errors=True)
+        raise
     finally:
         LOG.setLevel(level)
     commands = next_commands(inspection, files)
     _say(args, result_lines(inspection, files, trial))
     counts = {"written": files.counts, "left_out": files.left_out}
-    content["decisions"] = [row._asdict() for row in trial.plan.decisions]
+    content["decisions"] = [row._asdict() for row in plan.decisions]
     content |= {**counts, "before_training": trial.numbers, "commands": commands}
     content["notes"] += [*files.notes, *filter(None, [trial.note])]
     write_text(args.out / "init.html", page_text(inspection, files, trial))

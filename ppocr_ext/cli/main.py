@@ -79,7 +79,18 @@ examples:
 
 
 class Termination(KeyboardInterrupt):
-    """SIGTERM or SIGHUP (its argument), handled like Ctrl-C, so that temporary files are removed."""
+    """SIGTERM, handled like Ctrl-C, so that temporary files are removed.
+
+    Its class tells the signal, since Paddle raises an exception anew, with its class and a text, while it traces.
+    """
+
+    number = 15
+
+
+class HangUp(Termination):
+    """SIGHUP, handled like SIGTERM."""
+
+    number = 1
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -166,7 +177,7 @@ def _termination_raises() -> Iterator[None]:
         if os.getpid() != owner:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
-        raise Termination(number)
+        raise (Termination if number == signal.SIGTERM else HangUp)(number)
 
     before = {number: signal.signal(number, handle) for number in termination_signals()}
     try:
@@ -179,7 +190,7 @@ def _termination_raises() -> Iterator[None]:
 def _report_error(error: BaseException, debug: bool) -> int:
     """Print ``error`` with its code behind the first line, and return the exit code."""
     if (cause := interruption_behind(error)) is not None:
-        number = cause.args[0] if isinstance(cause, Termination) else signal.SIGINT
+        number = getattr(cause, "number", signal.SIGINT)
         with suppress(OSError):  # the terminal is closed
             said = _ENDED.get(number, "hung up")
             if sys.stderr.isatty():  # over the line with the ^C that the terminal shows

@@ -24,8 +24,9 @@ from ppocr_ext.config.global_keys import GLOBAL_KEYS, ValueRule
 from ppocr_ext.data.image_check import ImageFolder
 from ppocr_ext.data.label_file import LabelLine, read_label_file, read_raw_lines
 from ppocr_ext.data.lmdb_sets import COUNT_KEY, DATA_FILE, import_lmdb
-from ppocr_ext.data.preflight_report import MAX_UNUSABLE, UnusableLimit, by_reason, share_above
+from ppocr_ext.data.preflight_report import by_reason
 from ppocr_ext.data.sample_rules import FIXES, SampleIssue, SampleRules
+from ppocr_ext.data.unusable_limit import MAX_UNUSABLE, UnusableLimit, share_above
 from ppocr_ext.errors import DataError
 from ppocr_ext.limits import MAX_IMAGE_PIXELS
 from ppocr_ext.messages import for_people, shortened

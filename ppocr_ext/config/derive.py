@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from ppocr_ext.base.parts import (
     CENTER_LOSSES,
     CTC_HEAD,
     HEAD_DECODERS,
+    INFERENCE_MODEL,
     LIST_LOSSES,
     LOSS_ROWS,
     MULTI_HEAD,
@@ -25,6 +27,7 @@ from ppocr_ext.errors import CharsetError, ConfigError, HostError, UnknownCompon
 from ppocr_ext.io.resources import is_shipped_dictionary, shipped_dictionaries
 from ppocr_ext.messages import LOG, did_you_mean, near_match
 from ppocr_ext.registry import BACKBONES, HEADS, Registry
+from ppocr_ext.text_direction import LEFT_TO_RIGHT, default_direction
 
 _LISTED = "Loss.loss_config_list"
 _FEATURES = "return_feats"
@@ -292,6 +295,11 @@ def model_paths(config: Config) -> list[_Path]:
     return [("Architecture", *name) for name in names]
 
 
+def is_inference_model(config: Config, name: str) -> bool:
+    """Return True for a sub-model that is an inference model as it is."""
+    return config.at(("Architecture", "Models", str(name), "Head", "name"), None) == INFERENCE_MODEL
+
+
 def head_paths(config: Config) -> list[_Path]:
     """Return the path of the head of the model, or of each sub-model."""
     paths = [(*path, "Head") for path in model_paths(config)]
@@ -348,19 +356,29 @@ def resolve_charset(config: Config, find_file: Callable[[str], Path | None]) -> 
         ConfigError: ``use_space_char`` is neither true nor false.
     """
     name: Any = config.at("Global.character_dict_path", None)
-    use_space = config.settings.use_space_char
+    settings = config.settings
+    use_space = settings.use_space_char
     if not name:
         LOG.warning(
             "Global.character_dict_path is not set: the default characters 0-9 and a-z are used, without the space."
         )
-        return Charset.default()
+        return replace(Charset.default(), drops_unknown=settings.unknown_char == "drop_char")
     path = _dictionary_file(str(name), find_file, config.where("Global.character_dict_path"))
     # Some of PaddleOCR's dictionaries repeat characters, and official weights have a class for each line.
     is_own = path != Path(str(name)).resolve() or is_shipped_dictionary(path)
     charset = Charset.from_file(path, use_space, lenient=is_own)
-    symbol = config.settings.unknown_symbol
-    maps = config.settings.unknown_char == "map"
-    return charset.with_unknown_symbol(symbol) if maps and symbol else charset
+    direction = settings.text_direction or default_direction(str(name))
+    if settings.text_direction is None and direction != LEFT_TO_RIGHT:
+        LOG.info(
+            "Global.text_direction is not set: %s, since PaddleOCR turns texts if character_dict_path has `arabic`.",
+            direction,
+        )
+    return replace(
+        charset,
+        unknown_symbol=(settings.unknown_symbol or "") if settings.unknown_char == "map" else "",
+        drops_unknown=settings.unknown_char == "drop_char",
+        direction=direction,
+    )
 
 
 def read_old_charset(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ppocr_ext.config.node import plain_copy
 from ppocr_ext.limits import MAX_IMAGE_PIXELS
+from ppocr_ext.text_direction import TEXT_DIRECTIONS
 
 Kind = Literal["truth", "whole", "number", "text", "texts", "steps", "options", "any"]
 _TRUTHS = ("true", "false", "yes", "no", "on", "off")
@@ -208,6 +209,15 @@ _OURS = {
     ),
     "unknown_symbol": _text(
         "with `unknown_char: map`, the line of the dictionary for all unknown characters"
+    ),
+    "text_direction": GlobalKey(
+        kind="text",
+        choices=TEXT_DIRECTIONS,
+        meaning="the order of labels and texts. `left_to_right`: that of the image; nothing is turned. "
+        "`right_to_left`: labels are stored as they are read; they are turned to be encoded, and texts turned back. "
+        "`right_to_left_visual`: labels are stored from the left of the image to its right; only texts are turned, and "
+        "labels to be compared with them, as for PaddleOCR's Arabic models. Default: the last if `character_dict_path` "
+        "has `arabic` as it is written, else `left_to_right`",
     ),
     "min_text_length": _whole("the shortest label; shorter ones are unusable"),
     "pretrained_partial": _truth("accept weights with missing entries or other shapes"),
@@ -416,6 +426,7 @@ class Settings:
     min_text_length: int | None
     unknown_char: Literal["drop_line", "drop_char", "map"]
     unknown_symbol: str | None
+    text_direction: str | None
     use_space_char: bool
     max_unusable: float
     allow_outside_data_dir: bool

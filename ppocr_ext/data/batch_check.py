@@ -14,8 +14,8 @@ import numpy as np
 
 from ppocr_ext.data.batches import BatchLayout
 from ppocr_ext.data.load_failures import passes_power_of_ten
-from ppocr_ext.data.preflight_report import UnusableLimit
 from ppocr_ext.data.sample_rules import describe_frames, frames_needed
+from ppocr_ext.data.unusable_limit import UnusableLimit
 from ppocr_ext.errors import DataError
 from ppocr_ext.messages import LOG
 

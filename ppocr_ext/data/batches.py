@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ppocr_ext.base.parts import SCALE_SAMPLER
 from ppocr_ext.config import Config
-from ppocr_ext.data.preprocessing import is_positive_number
+from ppocr_ext.data.preprocessing import is_positive_number, sampler_scales
 
 # PaddleOCR's losses read a batch by position, in this order.
 SINGLE_HEAD = ("image", "label", "length", "valid_ratio")
@@ -96,6 +97,27 @@ def batch_size(config: Config) -> int | None:
     if size is None and key != _BATCH_OF_LOADER:
         size = _BATCH_OF_SAMPLER
     return int(size) if is_positive_number(size) and 1 <= size < _MOST_SAMPLES else None
+
+
+def batches_of_epoch(config: Config, samples: int, size: int) -> int:
+    """Return the batches of an epoch of one process.
+
+    A MultiScaleSampler makes whole rounds of its scales; without ``fix_bs``, batches of larger images are smaller.
+
+    Args:
+        config: that of ``Train``.
+        samples: that train.
+        size: as of :func:`batch_size`.
+    """
+    scales = sampler_scales(config, "Train")
+    if batch_size_key(config) == _BATCH_OF_LOADER or not scales:
+        is_cut = config.at("Train.loader.drop_last", False) and samples >= size
+        return samples // size if is_cut else math.ceil(samples / size)
+    sizes = [size] * len(scales)
+    if config.at("Train.sampler.fix_bs", True) is False:
+        pixels = math.prod(config.at("Train.sampler.scales")[0]) * size
+        sizes = [max(1, pixels // (width * height)) for width, height in scales]
+    return math.ceil(samples / sum(sizes)) * len(sizes)
 
 
 def samples_per_step(config: Config, processes: int = 1) -> int | None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ppocr_ext.data.preflight_report import UnusableLimit
+from ppocr_ext.data.unusable_limit import UnusableLimit
 from ppocr_ext.errors import DataError
 from ppocr_ext.messages import LOG
 

@@ -178,10 +178,14 @@ _LEAST_SIDE = 5  # pixels; no character can be read in fewer
 _LEAST_CONTRAST = 12  # levels (of 255) between the darkest and the lightest pixel
 # Height to width; PaddleOCR turns images above it before it reads them, but not before it trains on them.
 _TALL = 1.5
+_TURNED = 0.3  # height to width of vertical text, at least, for each character: squeezed words are less high
 
+_SAME_SHAPE = 1.25  # ratio of two ratios of width to height, since sizes may have been rounded or scaled
+OTHER_SIZE = "other_size"
 UNSEEN_FIXES: dict[str, str] = {  # reason -> what to do about it
     "flat_image": "Look at these images: convert them to 8 bits, with the text on a background of another brightness.",
     "tiny_image": "Remove them, or cut the text lines out again.",
+    OTHER_SIZE: "Write `path, label, width, height` on each line, in this order, or leave ds_width out.",
     "tall_image": "Turn vertical text by 90° before the training, or remove it.",
 }
 
@@ -259,7 +263,10 @@ def _check(
     for source, number, item in sample.items:
         with suppress(OSError):  # the image was removed after the check
             line = source.line(number, item)
-            issue = visibility_issue(source.image(line) or b"", line.label, report.rules.max_pixels)
+            content = source.image(line) or b""
+            issue = visibility_issue(content, line.label, report.rules.max_pixels)
+            if issue is None and report.ds_width:
+                issue = size_issue(content, line, report.rules.max_pixels)
             report.looked_at += 1
             if issue is not None:
                 report.unseen.append(UnusableSample(source.path, number, *issue))
@@ -393,6 +400,19 @@ def visibility_issue(content: bytes, label: str, max_pixels: int = MAX_IMAGE_PIX
     return unseen_issue(pixels, content, label)
 
 
+def size_issue(content: bytes, line: LabelLine, max_pixels: int = MAX_IMAGE_PIXELS) -> SampleIssue | None:
+    """Return an issue if an encoded image has another shape than its line says; None if it cannot be decoded."""
+    try:
+        height, width = decode_image(content, max_pixels).shape[:2]
+    except ValueError:
+        return None
+    stated = float(line.extra[0]) / float(line.extra[1])
+    if 1 / _SAME_SHAPE < stated * height / width < _SAME_SHAPE:
+        return None
+    detail = f"{line.extra[0]}×{line.extra[1]} pixels in the line, {width}×{height} in the image"
+    return SampleIssue(OTHER_SIZE, f"{detail}; the label is {line.label!r}")
+
+
 def unseen_issue(pixels: Any, content: bytes, label: str) -> SampleIssue | None:
     """Return :func:`visibility_issue` of an image that is decoded already.
 
@@ -405,7 +425,7 @@ def unseen_issue(pixels: Any, content: bytes, label: str) -> SampleIssue | None:
     size = f"{width}×{height} pixels"
     if min(height, width) < _LEAST_SIDE:
         return SampleIssue("tiny_image", size)
-    if len(label) > 2 and height >= _TALL * width:
+    if len(label) > 2 and height >= max(_TALL, _TURNED * len(label)) * width:
         return SampleIssue("tall_image", f"{size} for {len(label)} characters")
     contrast = int(pixels.max()) - int(pixels.min())
     if contrast < _LEAST_CONTRAST:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import compress
+from itertools import chain, compress, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ppocr_ext.charset import PLAIN
-from ppocr_ext.config.global_keys import GLOBAL_KEYS
 from ppocr_ext.data.label_file import LabelLine, read_label_file
 from ppocr_ext.data.sample_rules import (
-    FIXES,
-    FRAME_WIDTH,
     SampleIssue,
     SampleRules,
     frames_needed,
@@ -25,6 +21,7 @@ from ppocr_ext.data.sample_rules import (
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import atomic_writer
 from ppocr_ext.issues import Issue
+from ppocr_ext.text_direction import order_votes
 
 EXAMPLES = 3  # lines of each code that FurtherColumns keeps
 ILLEGIBLE = "###"  # in PPOCRLabel and public data sets, the label of a text that nobody can read
@@ -139,14 +136,18 @@ class PreflightReport:
         misfits: usable samples whose labels need more frames than T; 0 if they count as unusable.
         misfit_examples: the first ``examples`` of them.
         mapped: usable samples with characters that become the unknown symbol, or are dropped.
+        other_case: samples with unknown characters that the dictionary has in the other case, and the first label.
         plain: usable samples whose labels have a digit or an ASCII letter.
         longest, longest_at: number of characters of the longest label of all samples, and its file and line.
         longest_usable: characters of the longest usable label.
         most_frames, most_frames_at: the most frames that a label of any sample needs, and its file and line.
         stopped: the check ended before the last sample, because its time was over.
         looked_at: images that were checked for visible text, spread over the data.
-        unseen: the samples among them in which nothing can be read.
+        unseen: the samples among them in which nothing can be read, or that have another shape than their lines say.
         illegible: usable samples whose label is :data:`ILLEGIBLE`.
+        characters: those of the usable labels, as they are encoded.
+        texts: labels of the usable samples, until there are two.
+        orders: words of usable samples whose letters show in which order they are stored, by order.
         warnings: issues of the samples that do not keep the run from starting.
     """
 
@@ -162,6 +163,7 @@ class PreflightReport:
     misfits: int = 0
     misfit_examples: list[UnusableSample] = field(default_factory=list)
     mapped: int = 0
+    other_case: tuple[int, str] = (0, "")
     plain: int = 0
     longest: int = 0
     longest_at: tuple[Path, int] | None = None
@@ -172,12 +174,17 @@ class PreflightReport:
     looked_at: int = 0
     unseen: list[UnusableSample] = field(default_factory=list)
     illegible: int = 0
+    characters: set[str] = field(default_factory=set, repr=False)
+    texts: set[str] = field(default_factory=set, repr=False)
+    orders: Counter[str] = field(default_factory=Counter)
     warnings: list[Issue] = field(default_factory=list)
 
     def add(self, line: LabelLine, issue: SampleIssue | None) -> None:
         """Count the next sample of the last file; ``issue`` is None if it is usable."""
         file = self.files[-1]
         file.altered |= line.altered
+        if self.rules.charset is not None and self.rules.charset.has_other_case(line.label):
+            self.other_case = self.other_case[0] + 1, self.other_case[1] or line.label
         if issue is None:
             self.illegible += line.label == ILLEGIBLE
             self.plain += PLAIN.search(line.label) is not None
@@ -187,6 +194,8 @@ class PreflightReport:
                 if self.misfits <= self.examples:
                     self.misfit_examples.append(UnusableSample(file.path, line.number, *misfit))
             self.longest_usable = max(self.longest_usable, len(line.label))
+            self.characters.update(self.rules.encoded(line.label))
+            self._note_texts([line.label])
         else:
             self.counts[issue.reason] += 1
             if self.counts[issue.reason] <= self.examples:
@@ -202,10 +211,19 @@ class PreflightReport:
         self.plain += sum(map(bool, map(PLAIN.search, labels)))
         self.files[-1].lines.extend(b"\1" * len(labels))
         self.longest_usable = max(self.longest_usable, longest)
-        needed = frames_needed_each(labels, self.rules.encoded("".join(labels)))
+        self._note_texts(labels)
+        encoded = self.rules.encoded("".join(labels))
+        self.characters.update(encoded)
+        needed = frames_needed_each(labels, encoded)
         if longest > self.longest or needed.max() > self.most_frames:
             for number, label in enumerate(labels, first):
                 self._measure(label, number)
+
+    def _note_texts(self, labels: Sequence[str]) -> None:
+        if len(self.texts) < 2:
+            self.texts = set(islice(dict.fromkeys((*self.texts, *labels)), 2))
+        if self.rules.charset is not None and self.rules.charset.is_right_to_left:
+            self.orders.update(chain.from_iterable(map(order_votes, labels)))
 
     def _measure(self, label: str, number: int) -> None:
         """Compare a label of the last file with the longest and the most demanding one."""
@@ -343,153 +361,3 @@ class PreflightReport:
 
 def _at(place: tuple[Path, int] | None) -> dict[str, Any] | None:
     return None if place is None else {"file": str(place[0]), "line": place[1]}
-
-
-MAX_UNUSABLE: float = GLOBAL_KEYS["max_unusable"].default
-_OF_LENGTH = ("too_long", "too_long_for_frames")
-_STEP = 32  # pixels; image widths are multiples of it
-_NAMED = 20  # samples that an error names under Global.strict before it only counts
-_FIXES_OF_LMDB = {  # for LMDBs, these replace entries of FIXES
-    "bad_format": "A sample has a label-%09d in UTF-8.",
-    "missing_image": "A sample has an image-%09d: make the LMDB again.",
-}
-
-
-@dataclass(frozen=True)
-class UnusableLimit:
-    """The limit on unusable samples: a share of all samples, or 0.
-
-    Attributes:
-        max_unusable: ``Global.max_unusable``, 0 to 1; it applies to ``Train`` and to ``Eval``.
-        strict: ``Global.strict``, with which no sample may be unusable.
-    """
-
-    max_unusable: float = MAX_UNUSABLE
-    strict: bool = False
-
-    def allows(self, unusable: int, total: int) -> bool:
-        """Return whether ``unusable`` of ``total`` samples are within the limit, and one is usable."""
-        if self.strict:
-            return unusable == 0
-        return unusable < total and unusable <= self.max_unusable * total
-
-    def allows_report(self, report: PreflightReport) -> bool:
-        """Return whether a run may start with these data. Misfits count too, though all samples may be misfits."""
-        if self.strict:
-            return report.problem_count == 0
-        return report.usable > 0 and report.problem_count <= self.max_unusable * report.total
-
-    @property
-    def text(self) -> str:
-        """Return the limit for a message."""
-        if self.strict:
-            return "the limit is 0 (Global.strict: true)"
-        return f"the limit is {100 * self.max_unusable:.4g} % (Global.max_unusable: {self.max_unusable:g})"
-
-
-def limit_errors(reports: Mapping[str, PreflightReport], limit: UnusableLimit) -> list[str]:
-    """Return one error paragraph per section with too many unusable samples; empty if the run may start.
-
-    Args:
-        reports: what preflight found, by ``"Train"`` / ``"Eval"``.
-        limit: how many may be unusable.
-    """
-    refused = {mode: report for mode, report in reports.items() if not limit.allows_report(report)}
-    width = max(map(_width_needed, reports.values()), default=0)
-    errors = [_error(mode, report, limit, width) for mode, report in refused.items()]
-    if errors and limit.strict:
-        errors.append("Fix or remove them, or run without --strict (Global.strict: true).")
-    elif errors and all(report.usable for report in refused.values()):
-        share = max(report.problem_count / report.total for report in refused.values())
-        accept = "accept" if any(report.misfits for report in refused.values()) else "skip"
-        errors.append(f"Fix them, or {accept} them: -o Global.max_unusable={share_above(share):g}.")
-    return errors
-
-
-def share_above(share: float) -> float:
-    """Return ``share`` with two digits behind the point, rounded up."""
-    return math.ceil(round(share * 100, 6)) / 100
-
-
-def _error(mode: str, report: PreflightReport, limit: UnusableLimit, width: int) -> str:
-    """Return the paragraph of one section: counts, examples, and the fix for labels that are too long."""
-    reasons = by_reason(report.problem_counts)
-    examples = [*report.unusable_samples, *report.misfit_examples]
-    if report.usable:
-        lines = [
-            f"{mode}: {report.problem_count:,} of {report.total:,} samples are unusable ({reasons}); {limit.text}."
-        ]
-    else:
-        where = ", ".join(str(file.path) for file in report.files)
-        lines = [f"{mode}: none of the {report.total:,} samples of {where} is usable ({reasons})."]
-    if report.misfits:
-        lines.append("A label that needs more frames than CTC has counts as read wrongly.")
-    if limit.strict and report.usable:
-        lines += [_text(report, sample) for sample in examples[:_NAMED]]
-        more = report.problem_count - len(examples[:_NAMED])
-        lines += [f"… and {more:,} more"] if more else []
-    else:
-        firsts = {sample.reason: sample for sample in reversed(examples)}  # the first sample of each reason
-        for reason in sorted(firsts, key=lambda reason: -report.problem_counts[reason]):
-            fix = (_FIXES_OF_LMDB if report.is_lmdb else {}).get(reason, FIXES[reason])
-            if reason == "outside_data_dir" and 2 * report.counts[reason] >= report.total:
-                which = "All" if report.counts[reason] == report.total else "Most"
-                option = "-o Global.allow_outside_data_dir=true"
-                fix = f"{which} samples are outside: if data_dir is right, set {option}."
-            # the fix for labels that are too long comes last, from `_length_fixes`
-            lines.append(f"{_text(report, firsts[reason])}. {'' if reason in _OF_LENGTH else fix}".rstrip())
-    return "\n  ".join([*lines, *_length_fixes(report, width)])
-
-
-def _text(report: PreflightReport, sample: UnusableSample) -> str:
-    return f"{report.place(sample.file, sample.line)}: {sample.reason}: {sample.detail}"
-
-
-def _length_fixes(report: PreflightReport, width: int) -> list[str]:
-    """Return a sentence for each limit that labels exceed, with the value that is enough for all of them.
-
-    Args:
-        report: the report of one section.
-        width: the image width that the labels of all sections need; 0 if unknown.
-    """
-    fixes: list[str] = []
-    if not any(reason in report.problem_counts for reason in _OF_LENGTH):
-        return fixes
-    if "too_long" in report.counts and report.longest_at is not None:
-        reserved = report.rules.reserved
-        marks = f" ({reserved} of them for {report.rules.reserved_for})" if reserved else ""
-        fixes.append(
-            f"The longest label has {report.longest} characters ({report.place(*report.longest_at)}); set "
-            f"`Global.max_text_length: {report.longest + reserved}`{marks}."
-        )
-    limit = report.rules.frames
-    if limit is None or report.most_frames_at is None or report.most_frames <= limit.frames:
-        return fixes
-    needed = (
-        f"{report.place(*report.most_frames_at)} needs {report.most_frames} frames, CTC has {limit.frames}"
-    )
-    other = {"Train": " (and the size in Eval)", "Eval": " (and the size in Train)"}
-    both = other.get(limit.key.partition(".")[0], "")
-    instead = f", {width} instead of {limit.width}"
-    if limit.fixed_by:
-        keys = ", ".join(f"`{key}: width`" for key in limit.fixed_by)
-        is_wider = limit.width is not None and width > limit.width and limit.by_ratio is None
-        wider = f" and make `{limit.key}` wider{both}{instead}" if is_wider else ""
-        fixes.append(f"Set {keys}{wider}, or remove such labels: {needed} in training at any width.")
-    elif limit.by_ratio is not None:
-        fixes.append("Remove such labels, or raise `Train.sampler.max_w` if it limits the image width.")
-    else:
-        times = f"{share_above(report.most_frames / limit.frames):g} times as wide"
-        wider = f"{times}{instead if limit.width else ''}"
-        fixes.append(f"Make `{limit.key}` wider{both}, or remove such labels: {needed}: {wider}.")
-    return fixes
-
-
-def _width_needed(report: PreflightReport) -> int:
-    """Return the image width that gives enough frames, a multiple of 32 pixels; 0 if it is not known."""
-    limit = report.rules.frames
-    if limit is None or limit.width is None:
-        return 0
-    # the message proposes `train_frames: width`, so the frames are counted as if it were set
-    frames = max(1, limit.width // FRAME_WIDTH) if limit.fixed_by else limit.frames
-    return math.ceil(limit.width * max(1.0, report.most_frames / frames) / _STEP) * _STEP

@@ -15,9 +15,11 @@ from ppocr_ext.limits import MAX_IMAGE_PIXELS, MAX_LABEL_LINE_BYTES
 from ppocr_ext.messages import shortened
 
 Gtc = Literal["nrtr", "sar"]
-UnknownChar = Literal["drop_line", "drop_char", "map"]
 ImageCheck = Literal["header", "decode", "none"]
 FRAME_WIDTH = 8  # pixels of an image that become a frame under `train_frames: width`
+FRAMES_A_CHARACTER = (
+    2  # least T for each character of the longest label, so that a blank can stand beside each
+)
 _MARKS = {"nrtr": "NRTR's <s> and </s>", "sar": "SAR's <BOS> and <EOS>"}
 
 FIXES: dict[str, str] = {  # reason -> what to do about it
@@ -113,13 +115,11 @@ class SampleRules:
     ``max_text_length - 2`` characters remain, since a start and an end mark take two places.
 
     Attributes:
-        charset: the dictionary; None if any character is allowed.
+        charset: the dictionary; None if any character is allowed. A character outside it makes the sample unusable,
+            unless the charset maps or drops it.
         max_text_length: ``Global.max_text_length``; None if any length is allowed.
         gtc: the encoder of the second label: ``"nrtr"``, ``"sar"`` or None.
         frames: the frames of the CTC output; None if they are not checked.
-        unknown_char: what a character outside the dictionary does. With ``"drop_line"`` it makes the sample unusable,
-            with ``"drop_char"`` the host's encoder removes it, and with ``"map"`` it becomes the unknown symbol of the
-            charset.
         min_text_length: ``Global.min_text_length``: the fewest characters of an encoded label.
         image_check: how to check an image. ``"header"`` decodes it only if its first and last bytes do not tell whether
             it is whole, ``"decode"`` decodes every image, and ``"none"`` only checks that the file is not empty.
@@ -131,7 +131,6 @@ class SampleRules:
     max_text_length: int | None
     gtc: Gtc | None = None
     frames: FrameLimit | None = None
-    unknown_char: UnknownChar = "drop_line"
     image_check: ImageCheck = "header"
     allow_outside_data_dir: bool = True
     max_pixels: int = MAX_IMAGE_PIXELS
@@ -153,13 +152,7 @@ class SampleRules:
 
     def encoded(self, label: str) -> str:
         """Return ``label`` as the host encodes it: case folded, unknown characters mapped or removed."""
-        if self.charset is None:
-            return label
-        if self.unknown_char == "map":
-            return self.charset.mapped(label)
-        if self.charset.folds_case:
-            label = label.lower()
-        return "".join(filter(self._known.__contains__, label)) if self.unknown_char == "drop_char" else label
+        return label if self.charset is None else self.charset.encoded(label)
 
     def has_unknown(self, label: str) -> bool:
         """Return True if a character of ``label`` is not in the dictionary."""

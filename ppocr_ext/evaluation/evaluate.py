@@ -119,7 +119,7 @@ def _reader(run: Run, head: str, name: str | None) -> tuple[Any, Any]:
     model = network.using(evaluate=request) if name is None else run.model.using(evaluate={name: request})
     options = run.config.host_options()
     decoder = _GtcDecoder(
-        run.host.build_post_process({"name": BRANCH_ROWS["gtc"].decoder}, options),
+        run.host.build_post_process({"name": BRANCH_ROWS["gtc"].decoder}, options, run.charset),
         run.host.build_post_process({"name": CTC_DECODER}, options, run.charset),
         name,
     )

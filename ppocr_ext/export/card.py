@@ -20,7 +20,6 @@ from ppocr_ext.inference.formats import FORMATS, MODEL_FILE
 from ppocr_ext.inference.runners import GRAPH, ONNX
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.io.resources import file_digest
-from ppocr_ext.recognition.ctc_text import is_reordered
 from ppocr_ext.recognition.exported import FORMAT
 from ppocr_ext.recognition.images import WidthPolicy
 from ppocr_ext.report.page_template import finite_number
@@ -129,6 +128,7 @@ def _lines(name: str, description: Description, sizes: Mapping[str, int]) -> lis
     """Return headings and code for each client that can read the files."""
     policy = description.policy
     model = description.model_name
+    turns = description.trained.charset.turns_texts
     code = {"ppocr-ext": clients.recognizer_lines(name)}
     if GRAPH in sizes:
         code["PaddleOCR 3.7, shell"] = clients.shell_command(name, model, policy)
@@ -141,9 +141,9 @@ def _lines(name: str, description: Description, sizes: Mapping[str, int]) -> lis
             "PaddleOCR 3.7 with ONNX Runtime, Python": clients.python_lines(
                 name, model, policy, "onnxruntime"
             ),
-            "RapidOCR 3.10": clients.rapidocr_lines(name, policy),
-            "ONNX Runtime": clients.onnxruntime_lines(name, policy),
-            "PaddleOCR 2.10": clients.paddleocr2_lines(name, policy),
+            "RapidOCR 3.10": clients.rapidocr_lines(name, policy, turns),
+            "ONNX Runtime": clients.onnxruntime_lines(name, policy, turns),
+            "PaddleOCR 2.10": clients.paddleocr2_lines(name, policy, turns),
         }
     parts = [
         f"### {heading}\n\n```{'bash' if heading.endswith('shell') else 'python'}\n{lines}\n```"
@@ -195,13 +195,15 @@ class Description:
             "model_name": self.model_name,
             "image_shape": list(self.policy.image_shape),
             "width_policy": self.policy.to_json(),
-            "reorder": is_reordered(charset),
+            "text_direction": charset.direction,
             "width": "dynamic" if self.width is None else self.width,
             "classes": charset.ctc_classes,
             "dictionary": {
                 "digest": charset.digest,
                 "use_space_char": charset.use_space,
                 "unknown_symbol": charset.unknown_symbol or None,
+                "drops_unknown": charset.drops_unknown,
+                "folds_case": charset.folds_case,
             },
             "files": {
                 name: {"sha256": file_digest(folder / name), "bytes": (folder / name).stat().st_size}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import unicodedata
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from ppocr_ext.inference.runners import ONNX
 from ppocr_ext.limits import MAX_INPUT_WIDTH
 from ppocr_ext.messages import did_you_mean, near_match
 from ppocr_ext.recognition.images import WidthPolicy
+from ppocr_ext.text_direction import ARABIC, LEFT_TO_RIGHT, client_direction
 
 CLIENT_WIDTH = MAX_INPUT_WIDTH  # the limit of PaddleOCR's 3.x client
 
@@ -79,14 +79,19 @@ def rapidocr_options(folder: str, policy: WidthPolicy) -> dict[str, Any]:
     }
 
 
-def rapidocr_lines(folder: str, policy: WidthPolicy) -> str:
-    """Return the lines for RapidOCR 3.10."""
+# The first line, and how a text is shown: the three clients below do not turn texts themselves.
+_BIDI = "from bidi import get_display  # pip install python-bidi: turns texts of right-to-left scripts\n"
+
+
+def rapidocr_lines(folder: str, policy: WidthPolicy, turns: bool = False) -> str:
+    """Return the lines for RapidOCR 3.10; ``turns`` the texts of right-to-left scripts."""
     options = "\n".join(
         f'    "{key}": {_text(value) if isinstance(value, str) else value},'
         for key, value in rapidocr_options(folder, policy).items()
     )
+    texts = "[get_display(text) for text in result.txts]" if turns else "result.txts"
     return f"""\
-import cv2
+{_BIDI * turns}import cv2
 from rapidocr import RapidOCR
 
 options = {{
@@ -95,7 +100,7 @@ options = {{
 engine = RapidOCR(params=options)
 {_caller_image(policy)}
 result = engine(image)
-print(result.txts, result.scores)"""
+print({texts}, result.scores)"""
 
 
 def _caller_image(policy: WidthPolicy) -> str:
@@ -124,13 +129,21 @@ def paddleocr2_options(folder: str, policy: WidthPolicy) -> list[str]:
     ]
 
 
-def paddleocr2_lines(folder: str, policy: WidthPolicy) -> str:
-    """Return the lines for PaddleOCR 2.10, which reads the ONNX file."""
+def paddleocr2_lines(folder: str, policy: WidthPolicy, turns: bool = False) -> str:
+    """Return the lines for PaddleOCR 2.10, which reads the ONNX file; ``turns`` texts of right-to-left scripts."""
     options = "\n".join(f"    {_text(option)}," for option in paddleocr2_options(folder, policy))
     # With its option --rec_algorithm=SVTR it squashes.
     lines = _caller_image(replace(policy, kind="pad"))
+    read = "texts, _ = TextRecognizer(args)([image])\nprint(texts)"
+    if turns:
+        read = (
+            "recognizer = TextRecognizer(args)\n"
+            'recognizer.postprocess_op.reverse = False  # it turns texts only if the path of charset.txt has "arabic"\n'
+            "texts, _ = recognizer([image])\n"
+            "print([(get_display(text), score) for text, score in texts])"
+        )
     return f"""\
-import cv2
+{_BIDI * turns}import cv2
 import paddleocr  # before tools, which it makes importable
 from tools.infer import utility
 from tools.infer.predict_rec import TextRecognizer
@@ -140,8 +153,7 @@ options = [
 ]
 args = utility.init_args().parse_args(options)
 {lines}
-texts, _ = TextRecognizer(args)([image])
-print(texts)"""
+{read}"""
 
 
 def recognizer_lines(folder: str) -> str:
@@ -152,8 +164,8 @@ from ppocr_ext import Recognizer
 print(Recognizer({_text(folder)}).read("IMAGE"))"""
 
 
-def onnxruntime_lines(folder: str, policy: WidthPolicy) -> str:
-    """Return the lines for ONNX Runtime; they need only NumPy and OpenCV besides it."""
+def onnxruntime_lines(folder: str, policy: WidthPolicy, turns: bool = False) -> str:
+    """Return the lines for ONNX Runtime; they need only NumPy and OpenCV, and python-bidi if ``turns``."""
     _, height, width = policy.image_shape
     if policy.kind == "squash":
         size = f"columns = filled = {width}"
@@ -166,10 +178,12 @@ def onnxruntime_lines(folder: str, policy: WidthPolicy) -> str:
         )
     file = _text(f"{folder}/charset.txt")
     flip = "\nimage = image[:, :, ::-1]  # the network takes RGB" if policy.color == "RGB" else ""
+    text = '"".join(characters[classes[t] - 1] for t in starts)'
+    text = f"get_display({text})" if turns else text
     return f"""\
 import math
 
-import cv2
+{_BIDI * turns}import cv2
 import numpy as np
 import onnxruntime
 
@@ -187,7 +201,7 @@ batch[0, :, :, :filled] = (pixels / 255 - 0.5) / 0.5
 classes = probabilities[0].argmax(axis=1)
 starts = [t for t, c in enumerate(classes) if c != 0 and (t == 0 or c != classes[t - 1])]
 confidence = probabilities[0].max(axis=1)[starts].mean() if starts else 0.0
-print("".join(characters[classes[t] - 1] for t in starts), confidence)"""
+print({text}, confidence)"""
 
 
 # paddlex 3.7.2, modules/text_recognition/model_list.py
@@ -255,16 +269,19 @@ def choose_name(config: Config, sub_model: str | None, charset: Charset, given: 
             official recogniser with the same backbone is used.
 
     Raises:
-        ConfigError: the client does not know the name, or would reverse texts without Arabic letters.
+        ConfigError: the client does not know the name, or its rule for it contradicts the direction of the texts.
     """
     names = [("--model-name", given), *((key, config.at(key, default=None)) for key in _KEYS)]
-    for source, name in names:
-        if name:
-            _check(str(name), source, charset)
-            return str(name)
-    return _of_family(
+    own = _of_family(
         config, ("Architecture",) if sub_model is None else ("Architecture", "Models", sub_model)
     )
+    if charset.turns_texts:
+        own = f"{ARABIC}{own}" if f"{ARABIC}{own}" in CLIENT_NAMES else f"{ARABIC}PP-OCRv5_mobile_rec"
+    for source, name in names:
+        if name:
+            _check(str(name), source, charset, own)
+            return str(name)
+    return own
 
 
 def _of_family(config: Config, path: tuple[str, ...]) -> str:
@@ -280,17 +297,17 @@ def _of_family(config: Config, path: tuple[str, ...]) -> str:
     return next((name for name in weights if name in family), family[0])
 
 
-def _check(name: str, source: str, charset: Charset) -> None:
+def _check(name: str, source: str, charset: Charset, own: str) -> None:
     if name not in CLIENT_NAMES:
         raise ConfigError(
             f"{source}: paddleocr 3.7 has no model {name}.{did_you_mean(near_match(name, CLIENT_NAMES, 0.6))} "
             f"Fix: leave it out, or give one of the names in docs/deploy.md.",
             code="unknown_model_name",
         )
-    letters = "".join(charset.characters)
-    if name.startswith("arabic_") and not any(unicodedata.bidirectional(each) == "AL" for each in letters):
+    if charset.turns_texts == (client_direction(name) == LEFT_TO_RIGHT):
+        does = "leaves texts in the order of the image" if charset.turns_texts else "turns texts around"
         raise ConfigError(
-            f"{source}: under the name {name} the client reverses texts, but the dictionary has no Arabic letter. Fix: "
-            f"give another name, or none.",
+            f"{source}: under the name {name} the client {does}, but Global.text_direction is {charset.direction}. "
+            f"Fix: --model-name {own}, or the text_direction of the labels.",
             code="arabic_name",
         )

@@ -40,7 +40,6 @@ from ppocr_ext.inference.graph import write_reader
 from ppocr_ext.inference.runners import NetworkEngine
 from ppocr_ext.io.atomic import atomic_folder, write_text
 from ppocr_ext.messages import LOG
-from ppocr_ext.recognition.ctc_text import is_reordered
 from ppocr_ext.recognition.exported import CHARSET_FILE
 from ppocr_ext.recognition.images import Kind, WidthPolicy, read_image
 from ppocr_ext.recognition.opening import RecognizerParts
@@ -216,7 +215,7 @@ def compare_files(
         ModelError: a file computes other numbers, or its engine fails.
         WeightsError: a file cannot be opened.
     """
-    forms, failed = open_forms(folder, trained.policy, trained.reorder)
+    forms, failed = open_forms(folder, trained.policy, trained.charset.direction)
     if failed:
         raise next(iter(failed.values()))
     _, *comparisons = compare("trained network", trained, forms, (), pictures, any_width)
@@ -267,7 +266,8 @@ def accuracy_by_policy(
     ):
         count += 1
         for policy in policies:  # one image at a time: a batch needs one width
-            right[policy.kind] += read_picture(replace(parts, policy=policy), image).text == label
+            text = read_picture(replace(parts, policy=policy), image).text
+            right[policy.kind] += text == parts.charset.label_to_compare(label)
     if not count:
         raise DataError(f"{label_file} has no sample. Fix: write `image<TAB>label` lines.", code="no_samples")
     return {kind: correct / count for kind, correct in right.items()}
@@ -319,7 +319,7 @@ def onnx_metadata(charset: Charset, policy: WidthPolicy) -> dict[str, str]:
     text = "\n".join(charset.characters)
     lines = text.splitlines()
     if lines == list(charset.characters):
-        policy_text = json.dumps({**policy.to_json(), "reorder": is_reordered(charset)})
+        policy_text = json.dumps({**policy.to_json(), "text_direction": charset.direction})
         return {CHARACTERS: text, POLICY: policy_text}
     breaks = [character for character in charset.characters if character.splitlines() != [character]]
     named = ", ".join("an empty line" if not c else "+".join(f"U+{ord(u):04X}" for u in c) for c in breaks)

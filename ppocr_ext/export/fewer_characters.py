@@ -49,7 +49,15 @@ def with_characters(
     lines = [each for each in dict.fromkeys(known.characters) if each in chosen and each != " "]
     file = scratch_folder() / "dict.txt"
     write_text(file, "".join(f"{each}\n" for each in lines))
-    values = {"Global.character_dict_path": str(file), "Global.use_space_char": " " in chosen}
+    values = {
+        "Global.character_dict_path": str(file),
+        "Global.use_space_char": " " in chosen,
+        "Global.text_direction": resolve_charset(config, find_file).direction,
+    }
+    if (
+        config.settings.unknown_char == "drop_char"
+    ):  # a label with another character is not read rightly without it
+        values["Global.unknown_char"] = "drop_line"
     return config.with_values(values), str(known.path)
 
 
@@ -75,13 +83,15 @@ def compare_readings(
     """
     listed = list_images([str(label_file)], data_dir).images
     chosen = set(resolve_charset(fewer, open_host().find_file).characters)
+    labels: list[str] = []  # those of the whole dictionary
     for title, config, old in (("before", whole, old_dictionary), ("after", fewer, old_of_fewer)):
         recognizer = Recognizer(config, old_dictionary=old, **options)
+        labels = labels or [recognizer.charset.label_to_compare(image.label or "") for image in listed]
         readings = recognizer.stream(image.source() for image in listed)
         bar = tqdm(readings, f"readings {title}", len(listed), unit=" images", disable=None, leave=False)
         texts = [reading.text for reading in bar]
         other = sum(not chosen.issuperset(text) for text in texts)
-        right = sum(text == image.label for text, image in zip(texts, listed, strict=True))
+        right = sum(map(str.__eq__, texts, labels))
         yield (
             f"{title}: {other:,} of {len(texts):,} readings have another character, {right / max(1, len(texts)):.2%} "
             "are right"

@@ -68,7 +68,7 @@ class Reader:
 def read_picture(parts: RecognizerParts, pixels: np.ndarray) -> Output:
     """Read one image, uint8 [H, W, 3] in BGR, with an engine of this package."""
     probabilities = parts.probabilities(parts.policy.prepare(pixels)[None])[0]
-    return Output(read(probabilities, parts.charset, reorder=parts.reorder).text, probabilities)
+    return Output(read(probabilities, parts.charset).text, probabilities)
 
 
 @dataclass
@@ -208,7 +208,7 @@ class Comparer:
                 f"{list(expected.probabilities.shape)})"
             )
         # With equal probabilities, only the dictionary can make another text.
-        elif output.text != read(output.probabilities, network.charset, reorder=network.reorder).text:
+        elif output.text != read(output.probabilities, network.charset).text:
             result.faults.append(
                 f"{where}: text {output.text!r}, expected {expected.text!r} for equal probabilities"
             )
@@ -249,14 +249,14 @@ def _failure(error: Exception) -> str:
 
 
 def open_forms(
-    folder: Path, policy: WidthPolicy, reorder: bool | None = None
+    folder: Path, policy: WidthPolicy, direction: str
 ) -> tuple[dict[str, RecognizerParts], dict[str, PPOCRExtError]]:
     """Return the forms of the model as clients read them, by name, and for each other form why it cannot be opened.
 
     Args:
         folder: has the files of an export.
         policy: the policy of the export; ``inference.yml`` overrides its size and its order of channels.
-        reorder: see :func:`ppocr_ext.recognition.ctc_text.read`.
+        direction: that of the dictionary; ``inference.yml`` has none, since the client goes by the name of the model.
     """
     opened: dict[str, RecognizerParts] = {}
     failed: dict[str, PPOCRExtError] = {}
@@ -267,7 +267,7 @@ def open_forms(
                     shape, color, characters = _settings(folder / INFERENCE_YML)
                     own = replace(policy, image_shape=shape, color=color)
                     engine = ExportedEngine(name, folder, way=way)
-                    opened[way] = RecognizerParts(engine, own, Charset(characters), reorder)
+                    opened[way] = RecognizerParts(engine, own, Charset(characters, direction=direction))
                 else:
                     opened[way] = parts_of_metadata(name, folder, way=way)
             except PPOCRExtError as error:
@@ -309,6 +309,8 @@ def dictionary_faults(expected: Charset, other: Charset) -> list[str]:
     """Return how a dictionary differs, also in characters that are in no image."""
     right = expected.characters
     characters = other.characters
+    if right == characters and expected.turns_texts != other.turns_texts:
+        return [f"texts: {other.direction}, expected {expected.direction}"]
     if right == characters:
         return []
     if len(right) != len(characters):

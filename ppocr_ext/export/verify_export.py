@@ -102,7 +102,7 @@ def verify_export(
     exported = read_exported(folder)
     if not trust_model:  # a model is a program
         exported.check(*(name for name in MODEL_FILES if (folder / name).is_file()))
-    forms, failed = open_forms(folder, exported.policy, exported.reorder)
+    forms, failed = open_forms(folder, exported.policy, exported.charset.direction)
     config = _config(exported, run, options)
     result = Verification(NETWORK, faults=_changed(exported))
     if config is not None:
@@ -190,7 +190,7 @@ def _pictures(
         height = exported.policy.image_shape[1]
         yield from (Picture(pixels) for pixels in [*own, *drawn_images(exported.charset.characters, height)])
         return
-    listed = list_images(places, data_dir)
+    listed = list_images(places, data_dir).with_labels(exported.charset.label_to_compare)
     unreadable += listed.bad_lines
     for image in listed.images:
         try:
@@ -222,7 +222,7 @@ def open_clients(folder: Path, exported: Exported, stack: ExitStack) -> tuple[li
             context = multiprocessing.get_context("spawn")
             ends_quietly = (signal.SIGINT, signal.SIG_DFL)  # at Ctrl-C, without a traceback
             pool = stack.enter_context(ProcessPoolExecutor(1, context, signal.signal, ends_quietly))
-            read = partial(_read_in, pool, package, str(folder), exported.policy)
+            read = partial(_read_in, pool, package, str(folder), exported)
             own = _own_policy(package, exported)
             note = ""
             if own.kind != exported.policy.kind:
@@ -241,9 +241,11 @@ def _own_policy(package: str, exported: Exported) -> WidthPolicy:
 
 
 def _read_in(
-    pool: ProcessPoolExecutor, package: str, folder: str, policy: WidthPolicy, pixels: np.ndarray
+    pool: ProcessPoolExecutor, package: str, folder: str, exported: Exported, pixels: np.ndarray
 ) -> Output:
-    return pool.submit(_read, package, folder, policy, pixels).result()
+    output = pool.submit(_read, package, folder, exported.policy, pixels).result()
+    # The clients are told to leave texts in the order of the image, as the lines in the model card do.
+    return output._replace(text="".join(symbol for _, symbol in exported.charset.as_read(output.text)))
 
 
 def _read(package: str, folder: str, policy: WidthPolicy, pixels: np.ndarray) -> Output:
@@ -258,6 +260,7 @@ def _client(package: str, folder: str, policy: WidthPolicy) -> Read:
 def _paddleocr2(folder: str, policy: WidthPolicy) -> Read:
     """Return PaddleOCR 2.x, used as the lines in the model card do."""
     recognizer = open_text_recognizer(clients.paddleocr2_options(folder, policy))
+    recognizer.postprocess_op.reverse = False
     recognizer.predictor = recorder = _Recorder(recognizer.predictor)
 
     def read(pixels: np.ndarray) -> Output:

@@ -19,6 +19,7 @@ from ppocr_ext.inference.released import ReleasedModel
 from ppocr_ext.io.resources import config_root, find_config, find_file, shipped_dictionaries
 from ppocr_ext.limits import read_text
 from ppocr_ext.messages import setting
+from ppocr_ext.text_direction import client_direction
 
 _SINGLE = "configs/quickstart/single.yml"
 _DISTILL = "configs/lines/distill.yml"
@@ -43,6 +44,7 @@ class Base:
         missing: official weights that are not on this machine.
         is_released: the weights are an inference model, which reads lines of any width.
         teacher: the dictionary of the teacher of a distillation.
+        is_trained: the weights are those of a run that began with none, so the rate of the config is one for that.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Base:
     missing: tuple[str, ...] = ()
     is_released: bool = False
     teacher: Charset | None = None
+    is_trained: bool = False
 
     @property
     def is_distillation(self) -> bool:
@@ -107,14 +110,15 @@ def open_base(name: str, out: Path) -> Base:
     single, sub_model = single_recogniser(config, None)
     weights = str(single.settings.checkpoints or single.settings.pretrained_model)
     charset = resolve_charset(config, _find_file)
+    is_trained = config.settings.pretrained_model is None
     if sub_model is None:
         files = (os.path.relpath((folder / "config.yml").resolve(), out.resolve()),)
-        return Base(f"the run {name}", files, config, weights, charset)
+        return Base(f"the run {name}", files, config, weights, charset, is_trained=is_trained)
     network = _plain_network(single.at("Architecture"))
     joined = load(find_config(_SINGLE)).with_values({"Architecture": network, **_from_run(config)})
-    return Base(
-        f"{sub_model} of the run {name}", (_SINGLE,), joined, weights, charset, {"Architecture": network}
-    )
+    sections = {"Architecture": network}
+    title = f"{sub_model} of the run {name}"
+    return Base(title, (_SINGLE,), joined, weights, charset, sections, is_trained=True)
 
 
 def open_distillation(teacher: str, student: str, out: Path, trusted: bool = False) -> Base:
@@ -160,7 +164,14 @@ def open_distillation(teacher: str, student: str, out: Path, trusted: bool = Fal
     base = load(find_config(_DISTILL)).with_values({"Architecture": network, **_from_run(teaching.config)})
     sections = {"Architecture": network}
     return Base(
-        title, (_DISTILL,), base, charset=known, sections=sections, missing=missing, teacher=teaching.charset
+        title,
+        (_DISTILL,),
+        base,
+        charset=known,
+        sections=sections,
+        missing=missing,
+        is_trained=taught.is_trained,
+        teacher=teaching.charset,
     )
 
 
@@ -231,7 +242,7 @@ def _released_base(source: ReleasedSource) -> Base:
     from ppocr_ext.checkpoint.conversion import ctc_alone  # imports Paddle
 
     shipped = source.conversion.config
-    charset = source.charset()
+    charset = replace(source.charset(), direction=client_direction(source.model.name))
     config = load(config_root() / shipped)
     sections = {"Architecture": ctc_alone(config.at("Architecture"))}
     if config.at("Loss.loss_config_list", None) is not None:
@@ -306,7 +317,7 @@ def _find_file(path: str | Path) -> Path | None:
 
 def _from_run(config: Config) -> dict[str, Any]:
     """Return what a config takes from that of its weights: how images are prepared, and the dictionary."""
-    keys = (_DICTIONARY, "Global.use_space_char")
+    keys = (_DICTIONARY, "Global.use_space_char", "Global.text_direction")
     return {"Eval": config.at("Eval"), **{key: config.at(key, None) for key in keys}}
 
 

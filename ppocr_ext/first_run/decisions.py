@@ -3,34 +3,56 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ppocr_ext.data.batches import batch_size, batch_size_key
+from ppocr_ext.base.parts import POSITIONS, TRAIN_FRAMES
+from ppocr_ext.config import Config
+from ppocr_ext.data.batches import batch_size, batch_size_key, batches_of_epoch
 from ppocr_ext.data.preprocessing import SQUASH, read_preprocessing, sampler_scales
+from ppocr_ext.data.sample_rules import FRAME_WIDTH, FRAMES_A_CHARACTER
 from ppocr_ext.errors import DataError
 from ppocr_ext.first_run.bases import Base
 from ppocr_ext.io.resources import shown_path
 from ppocr_ext.limits import usable_cores
 from ppocr_ext.messages import shortened
+from ppocr_ext.text_direction import (
+    LEFT_TO_RIGHT,
+    LOGICAL,
+    RIGHT_TO_LEFT,
+    RIGHT_TO_LEFT_VISUAL,
+    VISUAL,
+    default_direction,
+    is_right_to_left,
+    turned,
+)
 
 DICTIONARY = "Global.character_dict_path"
 SPACE = "Global.use_space_char"
+DIRECTION = "Global.text_direction"
 LENGTH = "Global.max_text_length"
+NECK = "Architecture.Head.head_list.0.CTCHead.Neck.name"
 DRAWN = 10_000  # lines that a network without weights trains on, those of the user included
 _MARKS = 2  # of NRTR and SAR, which max_text_length counts
-_FRAME = 8  # pixels of width for a CTC frame
 _STRETCHED = 24  # pixels a character of a stretched line: three frames (docs/results.md, plates)
 _FRAMES = 3.0  # frames a character, below which doubled characters are lost
 _FEW_FRAMES = 1.5  # below which a line of any length is stretched
 _ONE_LENGTH = 1.5  # longest to shortest label of lines of about one length (95 to 5 %)
 _STEPS_AN_EPOCH = 20
+_WARM_UP = 0.05  # share of the training
+_SLOWER = 0.1  # of the rate from nothing, for weights that were trained with it: at that one they forget other lines
 _LEAST = 4  # samples of a step, since BatchNorm learns little from fewer
 _SHARE = 0.25  # of the user's lines in a training with drawn ones, at least
-_WITH_TRAIN_FRAMES = ("PPLCNet", "PPHGNet")  # backbones that pool to 40 frames in training
+_WITH_TRAIN_FRAMES = ("PPLCNet", "PPHGNet")  # backbones that pool to TRAIN_FRAMES in training
+_WIDEST = 1280  # pixels, unless the labels need more
+# the BatchNorms of a neck, as patterns of its parameters: they were measured better as released (docs/results.md)
+_NORMS = {
+    "svtr": ("head.ctc_encoder.*conv*.norm.*",),
+    "lightsvtr": ("head.ctc_encoder.*conv*.norm.*", "head.ctc_encoder.*.local_conv.1.*"),
+}
 _SHOWN = 20
 # lines of the user, at most -> samples that the training sees: from a released model, from other weights, from nothing;
 # `python tools/experiments/first_runs.py` measures them, and docs/results.md has the table
@@ -51,6 +73,7 @@ class Facts(NamedTuple):
         lengths: 5, 50, 95, 99.5 % and the longest label, characters.
         frames: the most that a label needs, by its length.
         ratios: 5, 50, 95 % of width to height of the images; empty if none could be read.
+        order: in which words of right-to-left scripts are stored, see :class:`ppocr_ext.survey.texts.TextReport`.
     """
 
     samples: int
@@ -58,6 +81,7 @@ class Facts(NamedTuple):
     lengths: Sequence[float]
     frames: Mapping[int, int]
     ratios: Sequence[float]
+    order: str = ""
 
 
 class Decision(NamedTuple):
@@ -96,6 +120,11 @@ class Plan:
     def longest(self) -> int:
         """The characters of the longest label that trains."""
         return self[LENGTH] - _MARKS
+
+    def of_drawn(self, text: str) -> str:
+        """Return the label of a drawn line, whose letters stand in the image from left to right as in ``text``."""
+        directions = [row.value for row in self.decisions if row.key == DIRECTION]
+        return turned(text) if directions == [RIGHT_TO_LEFT] else text
 
     def characters(self) -> set[str]:
         """Return all characters that the network will know."""
@@ -147,26 +176,35 @@ def decide(facts: Facts, base: Base, out: Path, characters: str | None = None, c
     column = 0 if base.is_released else 1 if learned else 2
     seen = next(row for most, row in _SEEN.items() if facts.samples <= most)[column]
     epochs = math.ceil(seen / lines)
-    steps = epochs * (lines // batch)
+    steps = epochs * batches_of_epoch(base.config, lines, batch)
     # the square root suits Adam, whose steps do not grow with the gradient
-    factor = math.sqrt(batch / usual)
+    factor = math.sqrt(batch / usual) * (_SLOWER if base.is_trained else 1)
     rate = float(f"{base.config.at('Optimizer.lr.learning_rate', 0.001) * factor:.2g}")
-    of_base = "of the base" if batch == usual else f"{factor:.2g} times that of the base"
+    of_base = "of the base" if factor == 1 else f"{factor:.2g} times that of the base"
     few = f"so that an epoch has at least {_STEPS_AN_EPOCH} steps"
     mixed = f": {drawn:,} drawn lines, and yours {repeats} times" if drawn else ""
     cores = usable_cores()
+    norms = _NORMS.get(base.config.at(NECK, ""), ()) if base.is_released else ()
     needs_cpu = base.config.settings.use_gpu and not list(distributions(name="paddlepaddle-gpu"))
     decisions = (
         Decision(DICTIONARY, file, why),
         Decision(SPACE, use_space),
+        *_direction(facts, base, file),
         length,
         Decision("Global.epoch_num", epochs, f"{steps:,} steps, which see about {seen:,} samples{mixed}"),
         Decision("Global.eval_batch_step", [0, max(1, round(steps / 20))]),
         Decision("Optimizer.lr.learning_rate", rate, of_base),
-        Decision("Optimizer.lr.warmup_epoch", max(1, round(epochs / 20))),
+        Decision(
+            "Optimizer.lr.warmup_epoch", float(f"{_WARM_UP * epochs:.2g}"), f"{_WARM_UP:.0%} of the epochs"
+        ),
         *_sizes(facts, base, length.value - _MARKS),
         Decision(batch_size_key(base.config), batch, "of the base" if batch == usual else few),
         Decision("Train.loader.num_workers", min(4, cores - 1), f"{cores} cores"),
+        *(
+            [Decision("Global.freeze", list(norms), "BatchNorms of the neck stay as they were released")]
+            if norms
+            else []
+        ),
         *([Decision("Global.use_gpu", False, "Paddle's build for CPUs")] if needs_cpu else []),
         *([Decision("Metric.ignore_space", False, "labels have spaces")] if " " in facts.characters else []),
     )
@@ -176,25 +214,22 @@ def decide(facts: Facts, base: Base, out: Path, characters: str | None = None, c
 def _dictionary(facts: Facts, base: Base, wanted: str | None) -> tuple[tuple[str, ...] | None, bool, str]:
     """Return the lines of a new dictionary (None: that of the base), ``use_space_char``, and the reason."""
     known = base.charset
-    own = () if known is None else known.characters[: -1 if known.use_space else None]
+    all_own = () if known is None else known.characters[: -1 if known.use_space else None]
+    taught = set(all_own if base.teacher is None else base.teacher.characters)
+    own = tuple(filter(taught.__contains__, all_own))
     of_labels = set(facts.characters) - {" "}
     use_space = known is not None and known.use_space
     if wanted is None:
         lines = (*own, *sorted(of_labels.difference(own)))
         use_space = use_space or (" " in facts.characters and " " not in own)
         why = "those of the labels" if known is None else "those of the base"
-    elif of_labels.isdisjoint(wanted):
-        raise DataError(
-            "--characters has no character of the labels. Fix: name the characters that the labels have.",
-            code="no_characters",
-        )
     else:
         chosen = set(wanted) - {" "}
         lines = (*(each for each in own if each in chosen), *sorted(chosen.difference(own)))
         use_space = " " in wanted
         why = "--characters"
     new = [] if known is None else sorted(set(lines).difference(own))
-    untaught = [] if base.teacher is None else sorted(set(lines).difference(base.teacher.characters))
+    untaught = [] if base.teacher is None else sorted(set(lines).difference(taught))
     if untaught:
         raise DataError(
             f"The teacher does not know {shortened(untaught, _SHOWN, ' ')}, and it does not learn. Fix: train it with "
@@ -202,8 +237,26 @@ def _dictionary(facts: Facts, base: Base, wanted: str | None) -> tuple[tuple[str
             code="teacher_lacks_characters",
         )
     why += f", and {len(new):,} new: {shortened(new, _SHOWN, ' ')}" if new else ""
-    is_same = known is not None and known.path is not None and (lines, use_space) == (own, known.use_space)
+    is_same = (
+        known is not None and known.path is not None and (lines, use_space) == (all_own, known.use_space)
+    )
     return None if is_same else lines, use_space, f"{len(lines):,} characters, {why}"
+
+
+def _direction(facts: Facts, base: Base, dictionary: str | None) -> list[Decision]:
+    """Return the direction of labels and texts; nothing if it is from left to right, and PaddleOCR takes it so."""
+    before = LEFT_TO_RIGHT if base.charset is None else base.charset.direction
+    if not is_right_to_left(facts.characters):
+        is_usual = before == default_direction(dictionary) == LEFT_TO_RIGHT
+        return [] if is_usual else [Decision(DIRECTION, before, "no label is written from right to left")]
+    if facts.order == VISUAL:
+        why = "labels are stored from the left of the image to its right (visual order)"
+        return [Decision(DIRECTION, RIGHT_TO_LEFT_VISUAL, why)]
+    if facts.order == LOGICAL:
+        return [Decision(DIRECTION, RIGHT_TO_LEFT, "labels are stored as they are read (logical order)")]
+    value = RIGHT_TO_LEFT if before == LEFT_TO_RIGHT else before
+    why = "no word shows the order of its letters: compare a label with look.png"
+    return [Decision(DIRECTION, value, why)]
 
 
 def _max_length(facts: Facts, base: Base) -> Decision:
@@ -224,29 +277,37 @@ def _sizes(facts: Facts, base: Base, longest: int) -> list[Decision]:
     scales = sampler_scales(base.config, "Train")
     middle, high = facts.ratios[1:] if facts.ratios else (width / height, width / height)
     short, usual, long = (max(1.0, each) for each in facts.lengths[:3])
-    frames = middle * height / _FRAME / usual  # of a character, if lines keep their aspect ratio
+    of_line = middle * height / FRAME_WIDTH / usual  # of a character, if lines keep their aspect ratio
     one_length = long <= _ONE_LENGTH * short
     squashed = before is not None and before.fit == SQUASH
-    stretch = not scales and (frames < _FEW_FRAMES or one_length and (squashed or frames < _FRAMES))
+    stretch = not scales and (of_line < _FEW_FRAMES or one_length and (squashed or of_line < _FRAMES))
     wanted = _STRETCHED * long if stretch else high * height
     if base.charset is not None and not base.is_released and wanted <= 1.2 * width and not stretch:
         wanted = width  # that the weights were trained with
-    needed = _FRAME * (1 + max(most for size, most in facts.frames.items() if size <= longest))
-    new = min(1280, max(64, 16 * math.ceil(max(wanted, needed) / 16)))
-    why = f"{new // _FRAME} CTC frames; 95 % of the lines are at most {high:.1f} times as wide as high"
+    usable = [(size, most) for size, most in facts.frames.items() if size <= longest]
+    frames = max(max(1 + most, FRAMES_A_CHARACTER * size) for size, most in usable)
+    needed = FRAME_WIDTH * frames
+    new = 16 * math.ceil(max(min(_WIDEST, max(wanted, 64)), needed) / 16)
+    why = f"{new // FRAME_WIDTH} CTC frames; 95 % of the lines are at most {high:.1f} times as wide as high"
     if stretch:
-        why = f"{new // _FRAME} CTC frames; stretched: padded lines have {frames:.1f} frames a character, too few"
+        why = f"{new // FRAME_WIDTH} CTC frames; stretched: padded lines have {of_line:.1f} frames a character, too few"
     decisions = [Decision("RecResizeImg.image_shape", [channels, height, new], why)]
     if stretch or squashed:
         decisions.append(Decision("RecResizeImg.padding", not stretch))
-    if not scales or new == width:
-        return decisions
-    decisions.append(
-        Decision("Train.sampler.scales", [[new, each] for _, each in scales], "as wide as in Eval")
-    )
-    models = base.config.at("Architecture.Models", None)
+    changed = bool(scales) and new != width
+    if changed:
+        decisions.append(
+            Decision("Train.sampler.scales", [[new, each] for _, each in scales], "as wide as in Eval")
+        )
+    return [*decisions, *_frames(base.config, new // FRAME_WIDTH, changed or frames > TRAIN_FRAMES)]
+
+
+def _frames(config: Config, frames: int, of_width: bool) -> Iterator[Decision]:
+    """Yield what networks need to make so many frames; ``of_width``: also in training."""
+    models = config.at("Architecture.Models", None)
     for path in ["Architecture"] if models is None else [f"Architecture.Models.{name}" for name in models]:
-        if base.config.at(f"{path}.Backbone.name").startswith(_WITH_TRAIN_FRAMES):
-            key = f"{path}.Backbone.train_frames"
-            decisions.append(Decision(key, "width", "a frame for 8 pixels, not 40 at any width"))
-    return decisions
+        if of_width and config.at(f"{path}.Backbone.name").startswith(_WITH_TRAIN_FRAMES):
+            why = f"a frame for 8 pixels, not {TRAIN_FRAMES} at any width"
+            yield Decision(f"{path}.Backbone.train_frames", "width", why)
+        if frames > POSITIONS and config.at(f"{path}.Head.use_pos", False):
+            yield Decision(f"{path}.Head.use_pos", False, f"it knows {POSITIONS} frames")

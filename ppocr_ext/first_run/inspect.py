@@ -24,6 +24,7 @@ from ppocr_ext.evaluation.predictions import Rate
 from ppocr_ext.first_run.bases import Cover, covering_weights, open_base, open_distillation, small_base
 from ppocr_ext.first_run.decisions import Facts, Plan, decide
 from ppocr_ext.first_run.split import Split, split_samples
+from ppocr_ext.messages import shortened
 from ppocr_ext.recognition.images import read_image
 from ppocr_ext.recognition.recognizer import Recognizer
 from ppocr_ext.sources.page_formats import crop
@@ -33,6 +34,7 @@ from ppocr_ext.survey.findings import Finding, Tally
 from ppocr_ext.survey.images import MOST, ImageReport, folder_reader, survey_images
 from ppocr_ext.survey.texts import TextReport, TextSurvey
 from ppocr_ext.synth.lines import LineSource, LineSplit, LineStyle, RandomTexts, find_fonts
+from ppocr_ext.text_direction import VISUAL, turned
 
 _READ = 100  # samples that a released model reads
 DRAWABLE = 1_000  # characters that are drawn; of more, the first
@@ -103,7 +105,8 @@ def inspect_data(data: str | Path, out: str | Path = "my", **options: Any) -> In
         PPOCRExtError: the folder has no labelled images, several readings of it are possible, or too few samples.
     """
     names = ("format", "labels", "text_from_name")
-    source = recognise(Path(data), **{name: options.pop(name) for name in names if name in options})
+    chosen = {name: options.pop(name) for name in names if name in options}
+    source = recognise(Path(data), ask_for_split=not options.get("redo_split"), **chosen)
     return inspect_source(source, Path(out), **options)
 
 
@@ -149,6 +152,13 @@ def inspect_source(
         network = open_distillation(*distill, out, trust_model)
     elif base is not None:
         network = open_base(base, out)
+    if characters is not None:
+        source = source.without("unknown_char", lambda sample: not set(sample.text) <= set(characters))
+        if next(samples_of(source), None) is None:
+            raise DataError(
+                "--characters: no label has only these. Fix: name the characters that the labels have.",
+                code="no_characters",
+            )
     texts, lengths, frames, skipped = _look_at_labels(source)
     with tqdm(
         total=min(texts.samples, MOST), desc="images", unit=" images", disable=None, leave=False
@@ -156,6 +166,8 @@ def inspect_source(
         images = survey_images(
             samples_of(source), texts.samples, SampleReader(source), seed=seed, progress=bar.update
         )
+    if images.unusable:  # before the split and the plan, which count samples
+        source = source.without("broken_image", lambda sample: sample.image in images.unusable)
     split = split_samples(samples_of(source), seed, redo=redo_split, test=test, copies=images.copies)
     wanted = Counter(texts.characters)
     if general is not None:
@@ -173,14 +185,31 @@ def inspect_source(
     except DataError as error:
         notes.append(f"No lines can be drawn to train on: {error}")
     ratios = images.ratios if images.usable else ()
-    facts = Facts(split.counts()["train"], wanted, lengths, frames, ratios)
+    facts = Facts(split.counts()["train"], wanted, lengths, frames, ratios, texts.order)
     plan = decide(facts, network, out, characters, can_draw=not notes)
+    notes += _split_notes(source, split, plan)
     skipped += _unlabelled(source)
-    reads = _rate_of(covers[0].source, source, texts.samples) if covers else None
+    reads = _rate_of(covers[0].source, source, texts) if covers else None
     return Inspection(source, out, seed, general, skipped, texts, images, split, covers, reads, plan, notes)
 
 
-def _rate_of(released: OfficialWeights | ReleasedSource, source: Source, samples: int) -> Rate | None:
+def _split_notes(source: Source, split: Split, plan: Plan) -> Iterator[str]:
+    """Yield what the split does to copies, and how much of val can be read at most."""
+    if split.apart:
+        yield f"{split.apart:,} copies are in another part than their original: they would join whole pages or classes."
+    lacking = split.lacking.difference(plan.base.charset.characters if plan.base.charset else ())
+    if not lacking or plan.drawn:  # drawn lines have all characters
+        return
+    of_val = [sample for sample, code in zip(samples_of(source), split.codes, strict=True) if code == 1]
+    unread = sum(not lacking.isdisjoint(sample.text) for sample in of_val)
+    yield (
+        f"{unread:,} of {len(of_val):,} samples of val have characters that train lacks "
+        f"({shortened(sorted(lacking), 10, ' ')}), so at most {1 - unread / len(of_val):.0%} of val can be read. "
+        "Fix: label more images that have them, or split anew (--split)."
+    )
+
+
+def _rate_of(released: OfficialWeights | ReleasedSource, source: Source, found: TextReport) -> Rate | None:
     """Return what a released model reads of some samples, evenly taken; None for other or unknown models."""
     if not isinstance(released, ReleasedSource) or not released.model.is_known:
         return None
@@ -189,10 +218,11 @@ def _rate_of(released: OfficialWeights | ReleasedSource, source: Source, samples
     except MissingPackageError:  # of the library that runs it, which a training does not need
         return None
     reader = SampleReader(source)
-    chosen = islice(samples_of(source), 0, None, math.ceil(samples / _READ))
+    chosen = islice(samples_of(source), 0, None, math.ceil(found.samples / _READ))
     pairs = [(sample.text, content) for sample in chosen if isinstance(content := reader(sample), bytes)]
     texts = recognizer.read(tqdm([image for _, image in pairs], released.value, disable=None, leave=False))
-    labels = [label.replace(" ", "") for label, _ in pairs]
+    as_read = turned if found.order == VISUAL else str
+    labels = [as_read(label).replace(" ", "") for label, _ in pairs]
     right = [label == each.text.replace(" ", "") for label, each in zip(labels, texts, strict=True)]
     return Rate(sum(right), len(right))
 
@@ -216,7 +246,7 @@ def _look_at_labels(source: Source) -> tuple[TextReport, list[float], Counter[in
     skipped = [
         skips.finding(
             reason,
-            "note" if reason == "illegible" else "warning",
+            "note" if reason in ("illegible", "unknown_char") else "warning",
             total,
             f"texts are skipped: {reason}",
             FIXES[reason],
@@ -260,7 +290,7 @@ class SampleReader:
         if sample.box is None:
             return self._read(sample)
         try:
-            pixels, turned = crop(self._page(sample.image), sample.box)
+            pixels, turned = crop(self._page(sample.image), sample.box, may_turn=len(sample.text) > 1)
         except (DataError, ValueError) as error:
             return SampleIssue("broken_image", str(error))
         self.turned += turned

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ppocr_ext.evaluation.predictions import Rate
 from ppocr_ext.first_run.config_text import RUN, Data
-from ppocr_ext.first_run.decisions import Decision
+from ppocr_ext.first_run.decisions import Decision, Plan
 from ppocr_ext.first_run.inspect import Inspection, samples_of
 from ppocr_ext.first_run.split import OWN_SPLIT
 from ppocr_ext.first_run.writing import CONFIG, JUDGED, Files
@@ -40,12 +40,13 @@ def finding_lines(inspection: Inspection) -> Iterator[str]:
     low, middle, high = texts.lengths
     yield f"samples: {texts.samples:,} usable"
     yield (
-        f"labels: {low:.0f} to {high:.0f} characters (median {middle:.0f}, longest {texts.longest[0]}), "
+        f"labels: {low:.0f} to {high:.0f} characters (5 to 95 % of them; median {middle:.0f}, longest "
+        f"{texts.longest[0]}), "
         f"{len(texts.characters):,} different"
     )
     yield (
-        f"images: {_range(images.heights)} pixels high, {_range(images.ratios)} times as wide as high "
-        f"({images.looked_at:,} looked at)"
+        f"images: {_range(images.heights)} pixels high, {_range(images.ratios)} times as wide as high (5 to 95 % of "
+        f"{images.looked_at:,} looked at)"
     )
     counts = inspection.split.counts()
     parts = ", ".join(f"{name} {count:,}" for name, count in counts.items() if count)
@@ -86,21 +87,23 @@ def decision_lines(inspection: Inspection) -> Iterator[str]:
             yield f"  Begin with it: {get}init … --base {name} --force"
 
 
+def memory_lines(inspection: Inspection, plan: Plan) -> Iterator[str]:
+    """Yield the decisions that are others in a plan that fits into the memory."""
+    for row in plan.decisions:
+        if row not in inspection.plan.decisions:
+            yield f"to fit into the memory: {row.key}: {row.value}{row.why and f' ({row.why})'}"
+
+
 def result_lines(inspection: Inspection, files: Files, trial: Trial) -> Iterator[str]:
     """Yield what was written and measured."""
     out = inspection.out
-    plan = trial.plan
+    plan = inspection.plan
     numbers = trial.numbers
     yield f"written: {out}: " + ", ".join(
         f"{name} {files.counts[name]:,}" for name in (*SPLITS, "general") if files.counts[name]
     )
     yield from (f"  left out: {count:,} {reason}" for reason, count in files.left_out.most_common())
     yield from (f"note: {note}" for note in (*files.notes, trial.note) if note)
-    yield from (
-        f"to fit into the memory: {row.key}: {row.value}{row.why and f' ({row.why})'}"
-        for row in plan.decisions
-        if row not in inspection.plan.decisions
-    )
     if "accuracy" in numbers:
         unknown = (
             f"; {numbers['unknown']:,} with characters that it does not know" if numbers["unknown"] else ""
@@ -167,7 +170,7 @@ def page_text(inspection: Inspection, files: Files, trial: Trial) -> str:
     warnings = "".join(f'<div class="note">{esc(line)}</div>' for line in lines if line.startswith("warning"))
     others = "".join(f"<li>{esc(line)}</li>" for line in lines if not line.startswith("warning"))
     decisions = [
-        (f"<code>{esc(row.key)}</code>", esc(row.value), esc(row.why)) for row in trial.plan.decisions
+        (f"<code>{esc(row.key)}</code>", esc(row.value), esc(row.why)) for row in inspection.plan.decisions
     ]
     rarest = [(esc(c), f"U+{ord(c):04X}", plain(n), esc(place)) for c, n, place in texts.rarest]
     counts = [f"{esc(c)} <small>{plain(n)}</small>" for c, n in texts.characters.items()]

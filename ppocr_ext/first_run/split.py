@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import zlib
 from array import array
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,13 +20,25 @@ _SHARE = 0.1  # of the samples that evaluate
 _ENOUGH = 1_000  # samples from which on at least _LEAST evaluate
 _LEAST = 200
 _FEWEST = 10  # samples that can be split
+_FEWEST_VAL = 2  # samples that can evaluate
 _GROUPS = 10  # groups from which on samples are split by them
 _LARGEST = 0.3  # share of the samples in one group; a larger one says nothing about what belongs together
-_KINDS = ("page", "name", "folder", "image")  # what samples are split by, in this order
+_TEXTS = 100  # different texts, at most, that are classes: whole words of a closed list, or single characters
+_UNSEEN = 0.1  # share of the samples of val whose characters need not train, for whole pages
+_KINDS = (
+    "page",
+    "name",
+    "folder",
+    "copy",
+    "image",
+)  # what samples are split by, in this order; copy: an image
 # `page3_crop_12`, `form-0001_line_4`, `scan12_07`: the part before the last number names what it was cut from
 _OF_A_PAGE = re.compile(
     r"(.+?)[_-](?:crop|line|word|box|row|cell|text)[_-]?\d+$|(.*\d.*?)[_-]\d+$", re.IGNORECASE
 )
+_SAFE = 16  # groups from which on a character is surely left in train: each evaluates with a chance of at most 0.2
+_Pair = tuple[int, int]  # two samples
+_Owners = dict[str, dict[int, int]]  # class of few groups -> these, with their samples
 
 
 @dataclass(frozen=True)
@@ -35,10 +48,14 @@ class Split:
     Attributes:
         codes: int8 [samples]: the index in ``SPLITS``.
         by: what samples were split by: ``"your split"``, ``"page"``, ``"name"``, ``"folder"`` or ``"image"``.
+        lacking: characters that val has and train lacks.
+        apart: copies in another part than their original, since they would join whole pages or classes.
     """
 
     codes: np.ndarray
     by: str
+    lacking: frozenset[str] = frozenset()
+    apart: int = 0
 
     def counts(self) -> dict[str, int]:
         """Return the samples of each part."""
@@ -53,58 +70,130 @@ def split_samples(
     test: bool = False,
     copies: Mapping[str, str] | None = None,
 ) -> Split:
-    """Return the part of each sample; the same for the same samples and seed. A sample takes 17 bytes.
+    """Return the part of each sample; the same for the same samples and seed. A sample takes 21 bytes.
 
     Args:
         samples: all of them, in their order.
         seed: of the random choice of groups.
-        redo: do not take the split of the user's data.
+        redo: do not take the split of the user's data; its test part stays unless ``test`` takes one.
         test: also take a part for a test, as large as that for evaluation.
-        copies: image -> an earlier image that is the same; both stay in one part.
+        copies: image -> an earlier image that is the same, in their order; what both belong to stays in one part.
 
     Raises:
         DataError: there are too few samples.
     """
-    own = array("b")
-    keys_by_kind = {kind: array("I") for kind in _KINDS}
-    for sample in samples:
-        own.append(SPLITS.index(sample.split or "train"))
-        for kind, name in zip(_KINDS, _names(sample), strict=True):
-            keys_by_kind[kind].append(_key(name))
-    codes = np.array(own, np.int8)
+    originals: dict[str, str] = {}
+    for copy, original in (copies or {}).items():
+        originals[copy] = originals.get(original, original)
+    table = _look(samples, originals, with_test=redo and test)
+    codes = table.own
     if len(codes) < _FEWEST:
         raise DataError(
             f"Only {len(codes)} samples are usable, and at least {_FEWEST} are needed to train and to evaluate. "
             "Fix: label more images.",
             code="too_few_samples",
         )
-    parts = set(codes.tolist())
-    if {0, 1} <= parts and not redo:
-        return Split(codes, OWN_SPLIT)
-    if redo or 0 not in parts:  # only an evaluation or a test part: nothing to train on
+    if 0 in codes and (codes == 1).sum() >= _FEWEST_VAL and not redo:
+        return Split(codes, OWN_SPLIT, frozenset(table.characters[1] - table.characters[0]))
+    if redo or 0 not in codes:  # only an evaluation or a test part: nothing to train on
+        codes[codes == 1] = 0
+    if redo and test or 0 not in codes:
         codes[:] = 0
-    keys = {kind: np.array(each, np.uint32) for kind, each in keys_by_kind.items()}
-    kind = next(each for each in _KINDS if each == "image" or _are_groups(keys[each]))
-    groups = keys[kind].copy()
-    first = {key: at for at, key in reversed(list(enumerate(keys["image"].tolist())))} if copies else {}
-    for copy, original in (copies or {}).items():
-        groups[first[_key(copy)]] = groups[first[_key(original)]]
-    for code in (1, 2) if test and not (codes == 2).any() else (1,):
-        _take(codes, groups, code, np.random.default_rng([seed, code]))
-    return Split(codes, kind)
+    parts = (1, 2) if test and not (codes == 2).any() else (1,)
+    same = []
+    if originals:
+        first = dict(zip(table.keys["image"][::-1].tolist(), range(len(codes) - 1, -1, -1), strict=True))
+        same = [(first[_key(copy)], first[_key(original)]) for copy, original in originals.items()]
+    result, by, lacking = codes, "", set[str]()
+    for by, keys, pairs, most_unseen in _attempts(table, same):
+        result = codes.copy()
+        groups, owners = _joined(keys, table.owners[by], pairs)
+        generators = {code: np.random.default_rng([seed, code]) for code in parts}
+        taken = [_take(result, groups, code, rng, owners, most_unseen) for code, rng in generators.items()]
+        lacking = taken[0] or set()
+        if None not in taken:
+            break
+    apart = sum(result[one] != result[other] for one, other in same)
+    return Split(
+        result, by.replace("copy", "image"), frozenset(each for each in lacking if len(each) == 1), int(apart)
+    )
 
 
-def _names(sample: Sample) -> tuple[str, str, str, str]:
+class _Table(NamedTuple):
+    """What a split follows from.
+
+    Attributes:
+        own: int8 [samples]: the parts that the data say.
+        keys: kind -> uint32 [samples]: what a sample belongs to.
+        owners: kind -> classes of few groups: characters, and whole texts if there are few of them.
+        characters: of each part that the data say.
+    """
+
+    own: np.ndarray
+    keys: dict[str, np.ndarray]
+    owners: dict[str, _Owners]
+    characters: list[set[str]]
+
+
+def _look(samples: Iterable[Sample], originals: Mapping[str, str], with_test: bool) -> _Table:
+    """Return the table of the samples; a test part that stays owns no characters."""
+    own = array("b")
+    keys = {kind: array("I") for kind in _KINDS}
+    owners: dict[str, _Owners] = {kind: {} for kind in _KINDS}
+    safe: dict[str, set[str]] = {kind: set() for kind in _KINDS}
+    characters: list[set[str]] = [set() for _ in SPLITS]
+    texts: set[str] = set()
+    for sample in samples:
+        code = SPLITS.index(sample.split or "train")
+        own.append(code)
+        characters[code].update(sample.text)
+        classes = set(sample.text)
+        if len(texts) <= _TEXTS:
+            texts.add(sample.text)
+            classes.add(f"\n{sample.text}")
+        for kind, name in zip(_KINDS, _names(sample, originals), strict=True):
+            key = _key(name)
+            keys[kind].append(key)
+            for each in classes - safe[kind] if with_test or code != 2 else ():
+                groups = owners[kind].setdefault(each, {})
+                groups[key] = groups.get(key, 0) + 1
+                if len(groups) > _SAFE:
+                    safe[kind].add(each)
+                    del owners[kind][each]
+    if len(texts) > min(_TEXTS, len(own) / _GROUPS):
+        owners = {kind: {k: v for k, v in each.items() if k[0] != "\n"} for kind, each in owners.items()}
+    arrays = {kind: np.array(each, np.uint32) for kind, each in keys.items()}
+    return _Table(np.array(own, np.int8), arrays, owners, characters)
+
+
+def _names(sample: Sample, originals: Mapping[str, str]) -> tuple[str, ...]:
     """Return what a sample belongs to, by kind."""
-    path = PurePosixPath(sample.image.partition("#")[0] or sample.image)
-    page = _OF_A_PAGE.match(path.stem)
-    name = f"{path.parent}/{(page[1] or page[2]) if page else path.stem}"
-    return sample.group, name, str(path.parent), sample.image
+    folder, _, file = (sample.image.partition("#")[0] or sample.image).rpartition("/")
+    stem = file.rpartition(".")[0] or file
+    page = _OF_A_PAGE.match(stem)
+    name = f"{folder}/{(page[1] or page[2]) if page else stem}"
+    return sample.group or sample.image, name, folder, originals.get(sample.image, sample.image), sample.image
 
 
 def _key(name: str) -> int:
     """Return 32 bits for a name: two that are equal by chance only stay in one part."""
     return zlib.crc32(name.encode("utf-8", "surrogateescape"))
+
+
+def _attempts(table: _Table, same: list[_Pair]) -> Iterator[tuple[str, np.ndarray, list[_Pair], float]]:
+    """Yield what to split by, the groups, the copies to join, and the share of val that may not train.
+
+    Pages of one form have the same words, and images of one class may look alike: if these join too much, copies are
+    not kept together. Names and folders are guesses. The last attempt is taken as it is.
+    """
+    for kind, keys in table.keys.items():
+        if kind in ("copy", "image"):
+            yield kind, keys, [], 0.0
+        elif _are_groups(keys):
+            yield kind, keys, same, _UNSEEN if kind == "page" else 0.0
+            if same and kind == "page":
+                yield kind, keys, [], _UNSEEN
+    yield "copy", table.keys["copy"], [], 1.0
 
 
 def _are_groups(keys: np.ndarray) -> bool:
@@ -113,12 +202,77 @@ def _are_groups(keys: np.ndarray) -> bool:
     return _GROUPS <= len(sizes) < len(keys) and sizes.max() <= _LARGEST * len(keys)
 
 
-def _take(codes: np.ndarray, groups: np.ndarray, code: int, rng: np.random.Generator) -> None:
-    """Give ``code`` to a tenth of the samples that train, whole groups in a random order, never to the last group."""
-    training = np.flatnonzero(codes == 0)
-    size = max(round(_SHARE * len(training)), _LEAST if len(training) >= _ENOUGH else 1)
-    _, numbers, sizes = np.unique(groups[training], return_inverse=True, return_counts=True)
-    order = rng.permutation(len(sizes))[: len(sizes) - 1]
-    before = np.cumsum(sizes[order]) - sizes[order]
-    chosen = np.isin(numbers, order[before < size])
-    codes[training[chosen]] = code
+def _joined(
+    keys: np.ndarray, owners: _Owners, pairs: list[_Pair]
+) -> tuple[np.ndarray, dict[str, Counter[int]]]:
+    """Return the groups after those of each pair of samples have become one, and the few groups of each class."""
+    parent: dict[int, int] = {}
+
+    def root(key: int) -> int:
+        while key in parent:
+            key = parent[key]
+        return key
+
+    for one, other in pairs:
+        first, second = root(int(keys[one])), root(int(keys[other]))
+        if first != second:
+            parent[first] = second
+    joined = keys.copy()
+    for key in parent:
+        joined[keys == key] = root(key)
+    few: dict[str, Counter[int]] = {}
+    for each, groups in owners.items():
+        few[each] = Counter()
+        for key, count in groups.items():
+            few[each][root(key)] += count
+    return joined, few
+
+
+def _take(
+    codes: np.ndarray,
+    groups: np.ndarray,
+    code: int,
+    rng: np.random.Generator,
+    owners: Mapping[str, Mapping[int, int]],
+    most_unseen: float,
+) -> set[str] | None:
+    """Give ``code`` to about a tenth of the samples that train: whole groups in a random order, no large ones.
+
+    Half of each class stays, unless too few groups are left and ``most_unseen`` allows more.
+
+    Returns:
+        The classes that train lacks; None if this gives no part.
+    """
+    training = codes == 0
+    count = int(training.sum())
+    size = max(round(_SHARE * count), _LEAST if count >= _ENOUGH else _FEWEST_VAL) - int(
+        (codes == code).sum()
+    )
+    found, sizes = np.unique(groups[training], return_counts=True)
+    size_of = dict(zip(found.tolist(), sizes.tolist(), strict=True))
+    classes_of: dict[int, list[tuple[str, int]]] = {}
+    for each, own in owners.items():
+        for key, samples in own.items():
+            if key in size_of:
+                classes_of.setdefault(key, []).append((each, samples))
+    before = Counter({each: sum(own[key] for key in own if key in size_of) for each, own in owners.items()})
+    left = before.copy()
+    chosen: set[int] = set()
+    total = 0
+    order = rng.permutation(found).tolist()
+    for strict in (True, False):
+        for key in order:
+            if total >= size:
+                break
+            own_classes = classes_of.get(key, [])
+            keeps = not strict or all(2 * (left[each] - n) >= before[each] for each, n in own_classes)
+            if key not in chosen and total + size_of[key] <= size + _SHARE * count and keeps:
+                chosen.add(key)
+                total += size_of[key]
+                left.subtract(dict(own_classes))
+        if not most_unseen or 2 * total >= size:
+            break
+    codes[training & np.isin(groups, list(chosen))] = code
+    lacking = {each for each in owners if not left[each]}
+    unseen = sum(samples for each in lacking for key, samples in owners[each].items() if key in chosen)
+    return lacking if 2 * total >= max(size, 1) and unseen <= most_unseen * total else None

@@ -8,7 +8,9 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
+from os.path import normpath
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -19,13 +21,13 @@ from tqdm import tqdm
 from ppocr_ext.base.parts import kind_of
 from ppocr_ext.config import Config, load, resolve_charset
 from ppocr_ext.data.batches import batch_size, batch_size_key
-from ppocr_ext.data.label_file import read_raw_lines
+from ppocr_ext.data.label_file import read_raw_lines, write_label_file
 from ppocr_ext.data.preprocessing import apply_transforms, sampler_scales
 from ppocr_ext.data.sample_seeds import generators_seeded
 from ppocr_ext.evaluation.evaluate import Evaluation, evaluate
 from ppocr_ext.evaluation.predictions import Prediction, to_tsv
 from ppocr_ext.first_run.config_text import Data
-from ppocr_ext.first_run.decisions import Plan
+from ppocr_ext.first_run.decisions import DICTIONARY, Plan
 from ppocr_ext.first_run.inspect import Inspection, SampleReader, samples_of
 from ppocr_ext.first_run.writing import CONFIG, JUDGED, Files, write_config
 from ppocr_ext.host import open_host
@@ -49,6 +51,7 @@ _LOOKED_AT = 8  # images of look.png
 _LOOKS = 2  # drawings of the augmentation of an image
 _BATCH = 16  # samples of an evaluation
 _READS = 0.3  # accuracy of weights that can judge labels
+_TRIED = 32  # samples that steps are taken with
 _SHOWN = 24  # doubtful labels on the page
 
 
@@ -58,7 +61,6 @@ class Trial:
 
     Attributes:
         look: a PNG of images as the network sees them.
-        plan: that of the inspection, with a batch that fits into the memory.
         numbers: what was measured: ``seconds`` of an epoch on one core (processor time), or on the GPU; without
             training, ``accuracy`` of the weights on ``samples`` of val, of which ``unknown`` have characters that they
             do not know, the accuracy ``own_size`` with images in the size that they were trained with, if that differs,
@@ -68,41 +70,36 @@ class Trial:
     """
 
     look: bytes
-    plan: Plan
     numbers: dict[str, float]
     doubtful: list[SampleCard]
     note: str
 
 
-def try_config(inspection: Inspection, files: Files, host: str | None = None) -> Trial:
+def try_config(inspection: Inspection, files: Files, seconds: float | None, host: str | None = None) -> Trial:
     """Measure what can be measured before a training, and write ``look.png`` and ``doubtful.tsv``.
-
-    If the batch does not fit into the memory, the config is written again with a smaller one.
 
     Args:
         inspection: what was decided.
         files: those of the config.
+        seconds: of an epoch; None: the weights are not on this machine.
         host: a PaddleOCR checkout; None searches for one.
 
     Raises:
         PPOCRExtError: the config that was written cannot be trained.
     """
     config = load(inspection.out / CONFIG)
-    plan = inspection.plan
+    base = inspection.plan.base
     picture = _look(config, inspection, host)
     with atomic_writer(inspection.out / "look.png") as stream:
         stream.write(picture)
-    missing = plan.base.missing
-    if missing:
-        fix = " && ".join(f"ppocr-ext weights get {name}" for name in missing)
-        note = f"nothing is tried, as these weights are not on this machine: {', '.join(missing)}. Fix: {fix}"
-        return Trial(picture, plan, {}, [], note)
-    # First, since the memory is measured as the most that this process ever had.
-    plan, seconds = _fit(config, inspection, files, host)
-    config = load(inspection.out / CONFIG)
+    if seconds is None:
+        fix = " && ".join(f"ppocr-ext weights get {name}" for name in base.missing)
+        names = ", ".join(base.missing)
+        note = f"nothing is tried, as these weights are not on this machine: {names}. Fix: {fix}"
+        return Trial(picture, {}, [], note)
     numbers = {"seconds": seconds}
     cards = []
-    if plan.base.weights is not None:
+    if base.weights is not None:
         reads, config = _read(config, inspection, files, host)
         numbers |= reads
         best = max(numbers["accuracy"], numbers.get("own_size", 0.0))
@@ -111,20 +108,56 @@ def try_config(inspection: Inspection, files: Files, host: str | None = None) ->
             numbers["judged"] = len(doubtful)
             images = SampleImages(files.val.folder)
             cards = [card_of(each, images) for each, _ in doubtful[:_SHOWN]]
-    return Trial(picture, plan, numbers, cards, "")
+    return Trial(picture, numbers, cards, "")
 
 
-def _fit(config: Config, inspection: Inspection, files: Files, host: str | None) -> tuple[Plan, float]:
-    """Return a plan whose batch fits into the memory, after writing its config, and the seconds of an epoch."""
+def try_steps(inspection: Inspection, host: str | None = None) -> tuple[Plan, float | None]:
+    """Take training steps of few samples, so that a fault is found before anything is written.
+
+    Args:
+        inspection: what was decided.
+        host: a PaddleOCR checkout; None searches for one.
+
+    Returns:
+        The plan with a batch that fits into the memory, and the seconds of an epoch; None if weights are not here.
+
+    Raises:
+        PPOCRExtError: the plan cannot be trained.
+    """
     plan = inspection.plan
-    key = batch_size_key(config)
-    costs = costs_of_steps(config, plan.steps // plan["Global.epoch_num"], host)
+    if plan.base.missing:
+        return plan, None
+    with TemporaryDirectory(prefix="ppocr_ext_") as folder:
+        config = _write_some(inspection, Path(folder))
+        costs = costs_of_steps(config, plan.steps // plan["Global.epoch_num"], host)
+    key = batch_size_key(plan.base.config)
     allowed = _MEMORY * memory_limit()
     sizes = f"{costs.memory(1) / 1e9:.1f} GB, and {allowed / 1e9:.1f} GB may be used"
     fitting = plan.with_batch_of(costs.most(plan[key], allowed), f"{plan[key]} samples would take {sizes}")
-    if fitting is not plan:
-        write_config(fitting, files, inspection.out)
     return fitting, costs.seconds(plan[key] / fitting[key])
+
+
+def _write_some(inspection: Inspection, folder: Path) -> Config:
+    """Write the config of a plan with the first samples; return it."""
+    base = inspection.plan.base
+    reader = SampleReader(inspection.source)
+    short = (each for each in samples_of(inspection.source) if len(each.text) <= inspection.plan.longest)
+    contents = ((sample.text, reader(sample)) for sample in short)
+    usable = ((text, content) for text, content in contents if isinstance(content, bytes))
+    rows = []
+    for number, (text, content) in enumerate(islice(usable, _TRIED)):
+        (folder / f"{number}.png").write_bytes(content)
+        rows.append((f"{number}.png", text))
+    write_label_file(folder / "some.txt", rows)
+    # files of a run are named relative to the folder that is written
+    start = inspection.out.resolve()
+    places = {file: Path(normpath(start / file)) for file in base.files}
+    own = tuple(str(place) if place.is_file() else file for file, place in places.items())
+    data = Data(folder, folder / "some.txt")
+    write_config(replace(inspection.plan, base=replace(base, files=own)), data, data, folder, "init")
+    config = load(folder / CONFIG)
+    has_own = inspection.plan.dictionary is None
+    return config if has_own else config.with_values({DICTIONARY: str(folder / "dict.txt")})
 
 
 def _read(
@@ -225,7 +258,7 @@ def costs_of_steps(config: Config, batches: int, host: str | None = None) -> Ste
 
     Args:
         config: as loaded.
-        batches: of an epoch; a MultiScaleSampler says it itself.
+        batches: of an epoch.
         host: a PaddleOCR checkout; None searches for one.
 
     Raises:
@@ -235,6 +268,7 @@ def costs_of_steps(config: Config, batches: int, host: str | None = None) -> Ste
     context = subject.context
     clock = time.process_time if context.device == "cpu" else time.perf_counter
     optimizer = subject.restart()
+    # First of all, since the memory is measured as the most that this process ever had.
     times, peaks = [], []
     for count in tqdm(_STEPPED, "training steps", disable=None, leave=False):
         places = paddle.arange(count) % subject.batch.samples
@@ -257,7 +291,7 @@ def costs_of_steps(config: Config, batches: int, host: str | None = None) -> Ste
     height, width = subject.batch.images.shape[2:]
     scales = sampler.img_batch_pairs  # width, height and samples of its batches
     sizes = [across * down * count / (width * height) for across, down, count in scales]
-    return StepCosts(times, peaks, sizes, len(sampler))
+    return StepCosts(times, peaks, sizes, batches)
 
 
 def _peak_memory() -> int:

@@ -22,7 +22,7 @@ from ppocr_ext.first_run.inspect import DRAWABLE, Inspection, SampleReader, samp
 from ppocr_ext.first_run.split import OWN_SPLIT
 from ppocr_ext.io.atomic import atomic_writer, write_text
 from ppocr_ext.limits import usable_cores
-from ppocr_ext.sources.listing import split_of
+from ppocr_ext.sources.listing import RECORD
 from ppocr_ext.sources.samples import SPLITS
 from ppocr_ext.synth.dataset_folder import DatasetFolder, make_folder
 from ppocr_ext.synth.lines import LineSource
@@ -38,7 +38,6 @@ class Files:
     """What a first run has written.
 
     Attributes:
-        command: that asked for them, for the first line of the config.
         train: the samples that train.
         val: the samples that evaluate.
         general: those that the recogniser must still read, if there are any.
@@ -47,7 +46,6 @@ class Files:
         notes: what a user should know, a sentence each.
     """
 
-    command: str
     train: Data
     val: Data
     general: Data | None
@@ -82,6 +80,7 @@ def write_first_run(inspection: Inspection, command: str) -> Files:
     """
     out = inspection.out
     plan = inspection.plan
+    write_text(out / RECORD, "{}\n")  # first: what an interrupted command leaves is no data
     if plan.drawn:
         characters = sorted(plan.characters().intersection(inspection.texts.characters))
         _draw(inspection.lines(characters), out / _DRAWN, plan.drawn)
@@ -108,24 +107,23 @@ def write_first_run(inspection: Inspection, command: str) -> Files:
             code="no_samples",
         )
     if plan.drawn:
-        train = Data(train.folder, _mix(out, train.folder, plan.repeats))
-    if plan.dictionary is not None:
-        write_text(out / "dict.txt", "".join(f"{each}\n" for each in plan.dictionary))
-    if plan.base.sections is not None:
-        write_text(out / NETWORK, sections_text(plan.base.sections))
+        train = Data(train.folder, _mix(out, train.folder, plan))
     if plan.base.charset is not None or inspection.general is not None:
         try:
             general, counts["general"] = _write_general(inspection)
         except DataError as error:
             notes.append(f"There is no general list: {error}")
-    files = Files(command, train, val, general, counts, left_out, tuple(notes))
-    write_config(plan, files, out)
-    return files
+    write_config(plan, train, val, out, command)
+    return Files(train, val, general, counts, left_out, tuple(notes))
 
 
-def write_config(plan: Plan, files: Files, out: Path) -> None:
-    """Write the config of a plan beside its files."""
-    write_text(out / CONFIG, config_text(plan, files.train, files.val, out, files.command))
+def write_config(plan: Plan, train: Data, val: Data, out: Path, command: str) -> None:
+    """Write the config of a plan, the dictionary and the networks beside it."""
+    if plan.dictionary is not None:
+        write_text(out / "dict.txt", "".join(f"{each}\n" for each in plan.dictionary))
+    if plan.base.sections is not None:
+        write_text(out / NETWORK, sections_text(plan.base.sections))
+    write_text(out / CONFIG, config_text(plan, train, val, out, command))
 
 
 def _draw(lines: LineSource, folder: Path, count: int) -> None:
@@ -147,12 +145,12 @@ def _own_lmdbs(inspection: Inspection) -> tuple[Path, Path] | None:
     """
     plan = inspection.plan
     source = inspection.source
-    has_all = plan.characters().issuperset(inspection.texts.characters)
+    has_all = "unknown_char" not in {each.code for each in inspection.skipped}
     own = source.format == "lmdb" and inspection.split.by == OWN_SPLIT
     if not own or not has_all or plan.drawn or sampler_scales(plan.base.config, "Train"):
         return None
-    folders = [str(PurePosixPath(file).parent) for file in source.files]
-    train, val = ([each for each in folders if split_of(each) == split] for split in ("train", "val"))
+    splits = {sample.image.rpartition("#")[0]: sample.split for sample in samples_of(source)}
+    train, val = ([each for each in splits if splits[each] == split] for split in ("train", "val"))
     return (source.root / train[0], source.root / val[0]) if len(train) == len(val) == 1 else None
 
 
@@ -179,7 +177,6 @@ def _write_lists(
     begin = _begin(inspection.source.root, root)
     codes = inspection.split.codes.tolist()
     bar = tqdm(samples_of(inspection.source), "lists", len(codes), unit=" samples", disable=None, leave=False)
-    known = inspection.plan.characters()
     with ExitStack() as stack:
         streams = {
             code: stack.enter_context(atomic_writer(inspection.out / f"{SPLITS[code]}.txt"))
@@ -190,9 +187,7 @@ def _write_lists(
             name = f"{begin}{sample.image}"
             if len(sample.text) > inspection.plan.longest:
                 left_out["too_long"] += 1
-            elif not known.issuperset(sample.text):
-                left_out["unknown_char"] += 1
-            elif isinstance(content, SampleIssue) or sample.image in inspection.images.unusable:
+            elif isinstance(content, SampleIssue):
                 left_out["broken_image"] += 1
             else:
                 if reader.cuts:
@@ -211,14 +206,14 @@ def _begin(folder: Path, root: Path) -> str:
     return "" if path == "." else f"{path}/"
 
 
-def _mix(out: Path, root: Path, repeats: int) -> Path:
-    """Write a list of the user's lines, each so often, and of the drawn ones; return it."""
+def _mix(out: Path, root: Path, plan: Plan) -> Path:
+    """Write a list of the user's lines, each as often as planned, and of the drawn ones; return it."""
     begin = _begin(out / _DRAWN, root)
     drawn = read_label_file(out / _DRAWN / "train_list.txt")
-    own = chain.from_iterable(read_label_file(out / "train.txt") for _ in range(repeats))
+    own = chain.from_iterable(read_label_file(out / "train.txt") for _ in range(plan.repeats))
     rows = chain(
         ((line.images[0], line.label) for line in own),
-        ((f"{begin}{line.images[0]}", line.label) for line in drawn),
+        ((f"{begin}{line.images[0]}", plan.of_drawn(line.label)) for line in drawn),
     )
     write_label_file(out / "mixed.txt", rows)
     return out / "mixed.txt"
@@ -237,10 +232,11 @@ def _write_general(inspection: Inspection) -> tuple[Data | None, int]:
     if len(drawn) > DRAWABLE:  # no network reads random texts of thousands of rare characters
         drawn = {each for each in drawn if each.isascii() or each in inspection.texts.characters}
     file = inspection.general
+    label_of = inspection.plan.of_drawn if file is None else str
     if file is None:
         file = inspection.out / "general" / "train_list.txt"
         _draw(inspection.lines(sorted(drawn)), file.parent, GENERAL_LINES)
     lines = (line for line in read_label_file(file) if line.label and known.issuperset(line.label))
     label_file = inspection.out / "general.txt"
-    count = write_label_file(label_file, ((line.images[0], line.label) for line in lines))
+    count = write_label_file(label_file, ((line.images[0], label_of(line.label)) for line in lines))
     return (Data(file.parent, label_file) if count else None), count

@@ -12,59 +12,55 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.errors import HostError, MissingPackageError, PPOCRExtError
 from ppocr_ext.host.locate import INSTALL_WHEEL, Location
 from ppocr_ext.messages import INSTALL_PADDLE
-
-T = TypeVar("T")
-_ENCODER = "LabelEncode"
+from ppocr_ext.text_direction import LEFT_TO_RIGHT
 
 
-class MapUnknownCharacters:
-    """A transform before the label encoder that replaces unknown characters by ``Global.unknown_symbol``.
+class PrepareLabels:
+    """The first transform: it maps unknown characters, and turns labels of right-to-left scripts.
 
-    PaddleOCR's encoder would remove these characters. PaddleOCR gives each transform the keys of ``Global``.
+    PaddleOCR's encoder would remove these characters. RecConAug appends labels as their images stand side by side.
+    PaddleOCR gives each transform the keys of ``Global``.
     """
 
     def __init__(
-        self, character_dict_path: str, unknown_symbol: str, use_space_char: bool = False, **unused: Any
+        self,
+        character_dict_path: str,
+        use_space_char: bool = False,
+        unknown_char: str = "",
+        unknown_symbol: str = "",
+        text_direction: str = LEFT_TO_RIGHT,
+        **unused: Any,
     ) -> None:
-        charset = Charset.from_file(character_dict_path, use_space_char, lenient=True)
-        self._charset = charset.with_unknown_symbol(unknown_symbol)
+        self._charset = replace(
+            Charset.from_file(character_dict_path, use_space_char, lenient=True),
+            unknown_symbol=unknown_symbol if unknown_char == "map" else "",
+            direction=text_direction,
+        )
 
     def __call__(self, data: dict[str, Any]) -> dict[str, Any]:
-        """Return ``data`` with its label mapped."""
-        return {**data, "label": self._charset.mapped(data["label"])}
+        """Return ``data`` with its label as the encoder takes it."""
+        return {**data, "label": self._charset.in_image_order(self._charset.encoded(data["label"]))}
 
 
-MAPPING = MapUnknownCharacters.__name__
-
-
-def insert_mapping(names: Sequence[str], transforms: list[T], entry_at: Callable[[T], T]) -> None:
-    """Insert the mapping before the first label encoder, if there is one.
-
-    Args:
-        names: the names of the transforms.
-        transforms: one entry for each name; the list is changed.
-        entry_at: returns the entry of the mapping, from the entry of the encoder.
-    """
-    position = next((place for place, name in enumerate(names) if name.endswith(_ENCODER)), None)
-    if position is not None:
-        transforms.insert(position, entry_at(transforms[position]))
+PREPARING = PrepareLabels.__name__
 
 
 class JudgedDecoder:
-    """A decoder of the host that replaces the unknown symbol in labels by a character that is never read.
+    """A decoder of the host that returns texts as they are read, and labels as they are compared with them.
 
-    So metrics, confusions and files of predictions never count a predicted symbol as correct.
+    In labels a character that is never read replaces the unknown symbol, so metrics, confusions and files of
+    predictions never count a predicted symbol as correct.
     """
 
     def __init__(self, decoder: Any, charset: Charset) -> None:
@@ -75,8 +71,8 @@ class JudgedDecoder:
         """Return the result of the decoder: texts, (texts, labels), or these by sub-model."""
         decoded = self._decoder(*args, **kwargs)
         if isinstance(decoded, dict):
-            return {name: self._to_compare(each) for name, each in decoded.items()}
-        return self._to_compare(decoded)
+            return {name: self._judged(each) for name, each in decoded.items()}
+        return self._judged(decoded)
 
     def decode(self, *args: Any, **kwargs: Any) -> list[tuple[str, Any]]:
         """Return the labels of class ids, as the decoder's own ``decode`` does."""
@@ -85,13 +81,18 @@ class JudgedDecoder:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._decoder, name)
 
-    def _to_compare(self, decoded: Any) -> Any:
+    def _judged(self, decoded: Any) -> Any:
         if not isinstance(decoded, tuple) or len(decoded) != 2:  # texts without labels
-            return decoded
-        return decoded[0], self._labels(decoded[1])
+            return self._texts(decoded)
+        return self._texts(decoded[0]), self._labels(decoded[1])
+
+    def _texts(self, texts: Any) -> Any:
+        if not self._charset.turns_texts:
+            return texts
+        return [("".join(each for _, each in self._charset.as_read(text)), *rest) for text, *rest in texts]
 
     def _labels(self, labels: Any) -> list[tuple[str, Any]]:
-        return [(self._charset.label_to_compare(text), *rest) for text, *rest in labels]
+        return [(self._charset.decoded_label(text), *rest) for text, *rest in labels]
 
 
 # The packages of `ppocr` that the wheel lacks, and the package of ppocr_ext that replaces each
@@ -150,7 +151,7 @@ def import_host(location: Location) -> HostModules:
         _import_package("tools", location)
         data = import_from_host("ppocr.data", location)
         if hasattr(data, "imaug"):  # PaddleOCR finds transforms by their names in this module
-            setattr(data.imaug, MAPPING, MapUnknownCharacters)
+            setattr(data.imaug, PREPARING, PrepareLabels)
         return HostModules(
             program=import_from_host("tools.program", location),
             data=data,

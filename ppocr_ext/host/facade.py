@@ -85,7 +85,7 @@ class Host:
     ) -> Callable[..., Any]:
         """Return the decoder that ``config`` (the ``PostProcess`` section) names; the arguments are not changed.
 
-        With the ``charset`` of a run that maps unknown characters, its labels are those to compare with.
+        With a ``charset``, texts are in the order in which they are read, and labels as they are compared with them.
 
         Raises:
             ConfigError: the host has no such decoder, or does not take these keys.
@@ -103,7 +103,10 @@ class Host:
 
         if hasattr(decoder, "decode"):
             decoder.decode = _without_warnings()(decoder.decode)
-        return JudgedDecoder(decoder, charset) if charset is not None and charset.unknown_symbol else decoder
+        decoder.reverse = False  # PaddleOCR looks for `arabic` in the path of the dictionary on this machine
+        if charset is None or not (charset.unknown_symbol or charset.turns_texts):
+            return decoder
+        return JudgedDecoder(decoder, charset)
 
     def train(self, *args: Any, replacements: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
         """Run the host's training loop, ``program.train``, with globals of its module replaced while it runs.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -131,6 +133,27 @@ def _home_for_paddle() -> Iterator[None]:
                 os.environ["HOME"] = before
 
 
+@contextmanager
+def _signals_wait() -> Iterator[None]:
+    """Keep signals until the end of this context: an exception of a handler inside Paddle's C++ aborts the process."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    waiting: list[int] = []
+    numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before = {number: signal.getsignal(number) for number in numbers}
+    handled = [number for number, handler in before.items() if callable(handler)]
+    for number in handled:
+        signal.signal(number, lambda received, frame: waiting.append(received))
+    try:
+        yield
+    finally:
+        for number in handled:
+            signal.signal(number, before[number])
+        for number in waiting[:1]:
+            signal.raise_signal(number)
+
+
 def write_graph(
     copied: nn.Layer,
     request: HeadRequest,
@@ -163,7 +186,7 @@ def write_graph(
 
     generator = paddle.get_rng_state()
     try:
-        with _home_for_paddle():
+        with _home_for_paddle(), _signals_wait():
             captured(save, "The network cannot be compiled", "not_compiled")
     finally:
         paddle.set_rng_state(generator)

@@ -284,7 +284,8 @@ class HostLoop:
         """Write the checkpoint ``name`` into the run folder (process 0 only), and remove what is not to be kept.
 
         Inside a group (``Global.accumulate``) its position is that of the group's start, since gradients are not
-        stored. Weights that are not finite are not written, and stop the run. An earlier checkpoint of this name stays.
+        stored; a resumed run gets what the forward passes had changed by then. Weights that are not finite are not
+        written, and stop the run. An earlier checkpoint of this name stays.
 
         Raises:
             DataError: see :meth:`_require_folder`.
@@ -309,6 +310,7 @@ class HostLoop:
             LOG.error("%s", reason)
             self.request_stop(reason, status="nonfinite", save_latest=False)
             return
+        statistics, of_loss = self._step.before_group()
         train_state = TrainState(
             position.completed(),
             dict(self._evaluations.best),
@@ -317,10 +319,11 @@ class HostLoop:
             total_steps=run.start.total_steps,
             optimizer=str(run.config.at("Optimizer.name")),
             scaler=run.amp.state(),
-            loss=loss_state(run.loss),
+            loss={**loss_state(run.loss), **of_loss},
             charset_digest=run.charset.digest,
             hooks=states or None,
             raw_weights={name: weights[name].numpy() for name in replaced} or None,
+            before_group={name: statistics[name] for name in statistics.keys() & own.keys()} or None,
             sample_seeds=SCHEME,
             views=run.train_loader.views_drawn,
             accumulate=None if settings.accumulate == 1 else settings.accumulate,

@@ -17,6 +17,7 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.files import read_plain_pickle, read_state, tensors_to_bytes
 from ppocr_ext.checkpoint.weights import STATISTICS
 from ppocr_ext.config import Config, load
+from ppocr_ext.config.derive import is_inference_model
 from ppocr_ext.data.batches import BatchLayout, images_of, labels_of
 from ppocr_ext.data.sample_rules import frames_needed
 from ppocr_ext.errors import ConfigError, DataError
@@ -37,6 +38,7 @@ from ppocr_ext.messages import LOG, command_line, end_text, shortened
 from ppocr_ext.run.context import RunContext, RunOptions, open_context
 from ppocr_ext.run.freezing import choose_trained
 from ppocr_ext.run.host_config import plugin_names
+from ppocr_ext.run.inference_models import inference_models
 from ppocr_ext.run.model_wrappers import full_precision
 from ppocr_ext.run.run import Run, build_network
 from ppocr_ext.run.train_setup import loss_context, loss_state
@@ -369,7 +371,11 @@ def replay(
             code="plugin_not_loaded",
         )
     models = config.at("Architecture.Models", default=None) or ()
-    own = {f"Architecture.Models.{name}.pretrained": None for name in models}
+    own = {
+        f"Architecture.Models.{name}.pretrained": None
+        for name in models
+        if not is_inference_model(config, name)
+    }
     context = open_context(config.with_values(own), RunOptions("predict", host_path))
     try:
         network, loss = _network_and_loss(context, folder)
@@ -422,6 +428,9 @@ def _network_and_loss(context: RunContext, folder: Path) -> tuple[Any, Any]:
     shapes = {name: tuple(value.shape) for name, value in network.state_dict().items()}
     if shapes != {name: value.shape for name, value in weights.items()}:
         raise ValueError(f"{WEIGHTS} belongs to another network than {CONFIG}")
+    for name, head in inference_models(network).items():
+        if (head.digest.numpy() != weights[f"{name}.head.digest"]).any():
+            raise ValueError(f"{name} is another inference model now")
     network.set_state_dict(weights)
     state = read_plain_pickle(folder / LOSS)
     if state and isinstance(loss, paddle.nn.Layer):

@@ -193,6 +193,9 @@ class ScalerProxy(Proxy):
             )
 
 
+_OF_LOSS = "loss: "
+
+
 class BeforeForward:
     """Copy and restore what a forward pass changes: BatchNorm's statistics, other buffers, the state of the loss."""
 
@@ -204,16 +207,27 @@ class BeforeForward:
 
     def _tensors(self) -> dict[str, Tensor]:
         of_loss = self._loss.state_dict() if isinstance(self._loss, nn.Layer) else {}
-        return {**self._of_network, **{f"loss: {name}": tensor for name, tensor in of_loss.items()}}
+        return {**self._of_network, **{f"{_OF_LOSS}{name}": tensor for name, tensor in of_loss.items()}}
 
     @paddle.no_grad()
     def keep(self) -> None:
         """Make the copy before a forward pass."""
-        self._kept = {name: tensor.clone() for name, tensor in self._tensors().items()}
+        # Paddle's LSTM has a buffer without memory until it drops out.
+        filled = {name: tensor for name, tensor in self._tensors().items() if tensor._is_initialized()}
+        self._kept = {name: tensor.clone() for name, tensor in filled.items()}
 
     def restore(self) -> None:
         """Put the copy back after a forward pass."""
         put_back(self._kept, self._tensors())
+
+    def arrays(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Return the copy by name: that of the network, and that of the loss."""
+        of_network: dict[str, np.ndarray] = {}
+        of_loss: dict[str, np.ndarray] = {}
+        for name, tensor in self._kept.items():
+            part = of_loss if name.startswith(_OF_LOSS) else of_network
+            part[name.removeprefix(_OF_LOSS)] = tensor.numpy()
+        return of_network, of_loss
 
 
 class OptimizerStep:
@@ -239,6 +253,8 @@ class OptimizerStep:
         self._incidents = Incidents(run, self._meter, step_seed)
         skips = settings.nonfinite == "skip"
         self._before = BeforeForward(run.network, run.loss) if skips else None
+        # A run is resumed at the start of a group, whose batches change BatchNorm before the optimizer steps.
+        self._before_group = BeforeForward(run.network, run.loss) if settings.accumulate > 1 else None
         self._watch = AnomalyWatch(
             run.network, run.loss, active=settings.detect_anomaly, compiled=settings.to_static
         )
@@ -262,8 +278,19 @@ class OptimizerStep:
         self._meter.begin()
         if self._before is not None:
             self._before.keep()
+        if self._before_group is not None and not self.group.is_open:
+            self._before_group.keep()
         self.group.begin_batch(ends_epoch)
         self._watch.on("the loss")
+
+    def before_group(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Return what forward passes change, as it was before the open group: of the network, and of the loss, by name.
+
+        Both are empty outside a group.
+        """
+        if self._before_group is None or not self.group.is_open:
+            return {}, {}
+        return self._before_group.arrays()
 
     def guard(self, predictions: Any, batch: Sequence[Any], losses: Mapping[str, Any]) -> Mapping[str, Any]:
         """Measure the forward pass; return ``losses`` with a total that is NaN if a value is bad."""

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-import re
-from dataclasses import dataclass, field
-from itertools import groupby, pairwise
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from ppocr_ext.charset import Charset
-
-# PaddleOCR keeps the order of these characters when it reverses the text of an Arabic dictionary.
-_LEFT_TO_RIGHT = re.compile(r"[a-zA-Z0-9 :*./%+-]")
 
 
 @dataclass(frozen=True)
@@ -94,7 +91,6 @@ def read_classes(
     *,
     pixels_per_frame: float = 1.0,
     width: int | None = None,
-    reorder: bool | None = None,
     image: str | int = 0,
 ) -> Reading:
     """Return the text of one image: the best class of each frame, without repeats and blanks.
@@ -105,7 +101,6 @@ def read_classes(
         charset: the dictionary.
         pixels_per_frame: columns of the image for one frame; may be a fraction.
         width: the width of the image, pixels; None if the columns of a character are not limited.
-        reorder: reverse the text as PaddleOCR does for Arabic. With None, :func:`is_reordered` decides.
         image: the path of the image, or its number.
     """
     classes, confidences = ids.tolist(), best.tolist()  # for so few numbers Python is faster than NumPy
@@ -113,7 +108,7 @@ def read_classes(
     runs = [run for run in pairwise([*edges, len(classes)]) if classes[run[0]] != charset.blank_id]
     symbols = charset.ctc_symbols
     last = math.inf if width is None else width - 1
-    characters = tuple(
+    characters = [
         Character(
             symbols[classes[start]],
             confidences[start],
@@ -121,26 +116,19 @@ def read_classes(
             int(min(last, math.ceil(end * pixels_per_frame) - 1)),
         )
         for start, end in runs
-    )
+    ]
     # The mean in the order of the frames, so that it equals PaddleOCR's in every bit.
     confidence = float(best[[start for start, _ in runs]].mean()) if runs else 0.0
-    if is_reordered(charset) if reorder is None else reorder:
-        characters = _reordered(characters)
-    return Reading("".join([each.text for each in characters]), confidence, characters, image)
+    return _as_read(characters, confidence, charset, image)
 
 
-def is_reordered(charset: Charset) -> bool:
-    """Return True if PaddleOCR reverses texts of this dictionary, which it does if the path contains ``arabic``."""
-    return charset.path is not None and "arabic" in str(charset.path)
-
-
-def _reordered(characters: tuple[Character, ...]) -> tuple[Character, ...]:
-    """Return the characters from the last to the first; runs of Latin letters, digits and spaces keep their order."""
-    groups: list[list[Character]] = []
-    for latin, row in groupby(characters, lambda each: bool(_LEFT_TO_RIGHT.search(each.text))):
-        run = list(row)
-        groups += [run] if latin else [[each] for each in run]
-    return tuple(character for group in reversed(groups) for character in group)
+def _as_read(
+    characters: Sequence[Character], confidence: float, charset: Charset, image: str | int
+) -> Reading:
+    """Return the reading with its characters in the order in which people read them."""
+    order = charset.as_read([each.text for each in characters])
+    ordered = tuple(replace(characters[place], text=symbol) for place, symbol in order)
+    return Reading("".join([each.text for each in ordered]), confidence, ordered, image)
 
 
 START, END = "<s>", "</s>"
@@ -168,4 +156,4 @@ def read_sequence(ids: np.ndarray, best: np.ndarray, charset: Charset, image: st
             confidences.append(confidence)
     # The mean of float32 numbers, so that it equals PaddleOCR's in every bit.
     mean = float(np.mean(confidences)) if confidences else 0.0
-    return Reading("".join([each.text for each in characters]), mean, tuple(characters), image)
+    return _as_read(characters, mean, charset, image)

@@ -14,6 +14,7 @@ from ppocr_ext.inference.formats import MODEL_FILE
 from ppocr_ext.io.resources import file_digest
 from ppocr_ext.limits import MAX_DICTIONARY_BYTES, read_at_most
 from ppocr_ext.recognition.images import WidthPolicy
+from ppocr_ext.text_direction import LEFT_TO_RIGHT, RIGHT_TO_LEFT_VISUAL, TEXT_DIRECTIONS
 
 CHARSET_FILE = "charset.txt"
 FORMAT = 1  # version of model.json
@@ -28,7 +29,6 @@ class Exported:
         folder: the folder with the files.
         policy: how images are prepared.
         charset: the dictionary.
-        reorder: whether to reverse the text, as PaddleOCR does for Arabic.
         files: SHA-256 of each file, by its name.
         width: the only width that the graph takes; None for every width.
         weights_digest: SHA-256 of the exported weights; None if it is not known.
@@ -38,7 +38,6 @@ class Exported:
     folder: Path
     policy: WidthPolicy
     charset: Charset
-    reorder: bool
     files: Mapping[str, str]
     width: int | None = None
     weights_digest: str | None = None
@@ -85,14 +84,19 @@ def read_exported(folder: Path) -> Exported:
             )
         classes = content["classes"]
         source = content.get("source") or {}
-        unknown = (content.get("dictionary") or {}).get("unknown_symbol")
+        described = content.get("dictionary") or {}
         # The file has a line for each class but the blank.
         characters = _content(folder / CHARSET_FILE).removesuffix("\n").split("\n")
         exported = Exported(
             folder,
             WidthPolicy.from_json(content["width_policy"], str(file)),
-            Charset(tuple(characters)).with_unknown_symbol(str(unknown or "")),
-            content.get("reorder") is True,
+            Charset(
+                tuple(characters),
+                folds_case=described.get("folds_case") is True,
+                unknown_symbol=str(described.get("unknown_symbol") or ""),
+                drops_unknown=described.get("drops_unknown") is True,
+                direction=exported_direction(content),
+            ),
             {str(name): str(entry["sha256"]) for name, entry in content["files"].items()},
             content["width"] if isinstance(content.get("width"), int) else None,
             source.get("digest"),
@@ -111,6 +115,13 @@ def read_exported(folder: Path) -> Exported:
             code="class_count",
         )
     return exported
+
+
+def exported_direction(content: Mapping[str, Any]) -> str:
+    """Return the direction of a description; earlier versions wrote only whether texts are turned."""
+    earlier = RIGHT_TO_LEFT_VISUAL if content.get("reorder") is True else LEFT_TO_RIGHT
+    direction = content.get("text_direction", earlier)
+    return direction if direction in TEXT_DIRECTIONS else earlier
 
 
 def _content(file: Path) -> Any:

@@ -21,8 +21,9 @@ from ppocr_ext.inference.released import ReleasedModel, find_released, released_
 from ppocr_ext.inference.runners import ONNX, Engine, NetworkEngine, NrtrEngine
 from ppocr_ext.limits import MAX_INPUT_WIDTH
 from ppocr_ext.recognition.ctc_text import best_classes
-from ppocr_ext.recognition.exported import Exported, read_exported
+from ppocr_ext.recognition.exported import Exported, exported_direction, read_exported
 from ppocr_ext.recognition.images import WidthPolicy
+from ppocr_ext.text_direction import client_direction
 
 ENGINES = (NETWORK, *FORMATS)  # the network itself, and the forms of an exported model
 _ONNX = "onnx"  # the form that one file can hold
@@ -36,14 +37,12 @@ class RecognizerParts:
         engine: computes the probabilities of CTC, or the characters of an NRTR decoder.
         policy: prepares the images.
         charset: the dictionary.
-        reorder: see :func:`ppocr_ext.recognition.ctc_text.read`.
         origin: for a released model, where it, its dictionary and its preprocessing are from, in a sentence.
     """
 
     engine: Engine
     policy: WidthPolicy
     charset: Charset
-    reorder: bool | None = None
     origin: str = ""
 
     def best(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -300,7 +299,7 @@ def _of_export(exported: Exported, options: OpenOptions) -> RecognizerParts:
         except MissingPackageError as error:
             missing = missing or error
         else:
-            return RecognizerParts(engine, exported.policy, exported.charset, exported.reorder)
+            return RecognizerParts(engine, exported.policy, exported.charset)
     raise missing or WeightsError(
         f"{exported.folder}: {MODEL_FILE} lists no form of the model (expected {' or '.join(FORMATS)}). Fix: export "
         f"the model again.",
@@ -324,7 +323,8 @@ def _of_released(model: ReleasedModel, options: OpenOptions) -> RecognizerParts:
         model.require_known("--trust-model (`Recognizer`: trust_model=True)")
     engine = ExportedEngine(model.form, model.graph, files=model.files, threads=options.threads)
     rows, columns, classes, widens = engine.try_sizes(model.image_shape)
-    charset = model.charset(classes)
+    # PaddleOCR's clients turn the texts of its Arabic models.
+    charset = replace(model.charset(classes), direction=client_direction(model.name))
     # The client of paddleocr has this limit; RapidOCR has none.
     limit = MAX_INPUT_WIDTH if widens else None
     policy = WidthPolicy("widen" if widens else "pad", (3, rows, columns), model.color, limit)
@@ -333,8 +333,7 @@ def _of_released(model: ReleasedModel, options: OpenOptions) -> RecognizerParts:
         f"from {model.dictionary_from}{', and a space' if charset.use_space else ''}; images: {model.color}, {rows} x "
         f"{columns}{f' to {limit}' if limit else ''}, aspect ratio kept, from {model.preprocessing_from}"
     )
-    # PaddleOCR's clients reverse Arabic texts.
-    return RecognizerParts(engine, policy, charset, (model.name or "").startswith("arabic_"), origin)
+    return RecognizerParts(engine, policy, charset, origin)
 
 
 def _of_onnx(file: Path, options: OpenOptions) -> RecognizerParts:
@@ -384,5 +383,5 @@ def parts_of_metadata(form: str, place: Path, **options: Any) -> RecognizerParts
     except ValueError:
         content = None
     policy = WidthPolicy.from_json(content, str(place))
-    charset = Charset(tuple(engine.metadata[CHARACTERS].split("\n")))
-    return RecognizerParts(engine, policy, charset, content.get("reorder") is True)
+    characters = tuple(engine.metadata[CHARACTERS].split("\n"))
+    return RecognizerParts(engine, policy, Charset(characters, direction=exported_direction(content)))

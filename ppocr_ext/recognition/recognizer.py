@@ -219,7 +219,6 @@ class Recognizer:
                     # columns of the image.
                     pixels_per_frame=columns / frames * width / filled,
                     width=width,
-                    reorder=parts.reorder,
                     image=readings[place].image,
                 )
         yield from readings

@@ -10,39 +10,43 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache, partial
-from hashlib import blake2b
+from functools import partial
 from pathlib import Path
-from posixpath import join, realpath, split
 from typing import Any
 
-import numpy as np
 import paddle.distributed as dist
-from tqdm import tqdm
 
 from ppocr_ext.base.parts import BRANCH_ROWS, OF_LABEL_FILES, OF_LMDB
 from ppocr_ext.charset import Charset
 from ppocr_ext.check.data import reads_key
-from ppocr_ext.check.objective import long_warm_up
+from ppocr_ext.check.objective import LONG_WARM_UP, long_warm_up
 from ppocr_ext.config import Config
+from ppocr_ext.config.derive import model_paths
 from ppocr_ext.data.batches import samples_per_step
 from ppocr_ext.data.preflight import (
-    BAR,
+    OTHER_SIZE,
     UNSEEN_FIXES,
-    SampleSource,
     check_label_files,
     check_lmdbs,
-    open_sources,
 )
-from ppocr_ext.data.preflight_report import EXAMPLES, FileReport, PreflightReport, UnusableLimit, limit_errors
-from ppocr_ext.data.sample_rules import FrameLimit, Gtc, SampleRules
+from ppocr_ext.data.preflight_report import EXAMPLES, FileReport, PreflightReport
+from ppocr_ext.data.sample_rules import FRAMES_A_CHARACTER, FrameLimit, Gtc, SampleRules
+from ppocr_ext.data.unusable_limit import CASE_FIX, UnusableLimit, case_text, limit_errors
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.issues import Issue, report_issues
-from ppocr_ext.messages import LOG, printable
+from ppocr_ext.messages import LOG, printable, shortened
 from ppocr_ext.run.frame_counts import FrameCounts
+from ppocr_ext.run.shared_images import SHOWN, data_warning, shared_image_warnings
+from ppocr_ext.text_direction import (
+    LEFT_TO_RIGHT,
+    LOGICAL,
+    RIGHT_TO_LEFT,
+    RIGHT_TO_LEFT_VISUAL,
+    VISUAL,
+    order_of,
+)
 
 
 def second_label_kind(transforms: Any) -> Gtc | None:
@@ -141,11 +145,30 @@ def _check_sections(
             checked.warnings.extend(data_warnings(config, mode, checked, names[mode]))
             if not limit.allows_report(checked):
                 continue
-            for text in filter(None, (checked.summary(), checked.frames_summary())):
+            forgotten = forgotten_characters(config, charset, checked) if mode == "Train" else ""
+            for text in filter(None, (checked.summary(), checked.frames_summary(), forgotten)):
                 report(f"{names[mode].lower()} data: {text}")
         for text in count.notes(0 if checked is None else checked.most_frames):
             report(text)
     return found, errors
+
+
+def forgotten_characters(config: Config, charset: Charset, report: PreflightReport) -> str:
+    """Return how many characters no label of ``Train`` has, and the first of them, if it begins from weights.
+
+    The network unlearns them, since no sample asks for them. The space of ``use_space_char`` comes first.
+    """
+    settings = config.settings
+    trained = (part for part in model_paths(config) if not config.at((*part, "freeze_params"), False))
+    own = [config.at((*part, "pretrained"), None) for part in trained]
+    lacking = [each for each in dict.fromkeys(charset.characters) if each not in report.characters]
+    if settings.checkpoints or report.stopped or not (settings.pretrained_model or any(own)) or not lacking:
+        return ""
+    named = [repr(each) for each in sorted(lacking, key=lambda each: each != " ")]
+    return (
+        f"no label has {len(lacking):,} of {len(charset.characters):,} characters of the dictionary, which the weights "
+        f"may know and this training unlearns: {shortened(named, _NAMED)}"
+    )
 
 
 def preflight_json(
@@ -194,7 +217,6 @@ def sample_rules(config: Config, mode: str, charset: Charset, frames: FrameLimit
         config.settings.max_text_length,
         second_label_kind(config.at(f"{mode}.dataset.transforms", default=None)),
         frames,
-        config.settings.unknown_char,
         # Decode all images of Eval, since a bad one would change the result.
         image_check="decode" if mode == "Eval" else "header",
         allow_outside_data_dir=config.settings.allow_outside_data_dir,
@@ -225,35 +247,16 @@ def _check_section(
 
 _WARM_UP = "Optimizer.lr.warmup_steps"
 _DEFAULT_STEPS = 5000  # default of warmup_steps in LinearWarmupCosine
-_FRAMES = 2  # least T for each character of the longest label, so that a blank can stand beside each
-_SHOWN = 40  # characters of a label in a message
+_MANY = 10  # samples of one text that may be a first try
+_NAMED = 10  # characters that no label has
 _TAB = 'a tab between image and label, and `delimiter: "\\t"`'
 _CSV_FIX = f"write no quotes, but {_TAB}"
 _CUT_FIXES = {  # whether the delimiter is common in texts -> key to change, and what to do
     False: ("dataset.label_file_list", "write labels without it, and no columns after them"),
     True: ("dataset.delimiter", f"write {_TAB}"),
 }
-_SHARED = {  # code -> config path, and what is wrong
-    "trained_samples": (
-        "Eval.dataset",
-        "have an image of Train: the accuracy says nothing about new images. Fix: evaluate on other samples.",
-    ),
-    "conflicting_labels": (
-        "",
-        "have the image of an earlier sample, but another label. Fix: correct the labels.",
-    ),
-    "repeated_samples": (
-        "",
-        "have image and label of a sample in another file: they count twice. Fix: name a label file once.",
-    ),
-}
 _FILTERING = ("RecMetric", "DistillationMetric")  # metrics that have `is_filter`
 _FEW = 0.02  # share of odd images without a warning, since most data have some
-MOST_READ = 20_000  # samples whose images a run compares by content
-_ROW = np.dtype([("image", "i8"), ("label", "i8"), ("number", "u4")])  # hashes, and the number of the sample
-Place = tuple[str, str, str]  # (file and line of a sample, its image, its label)
-# How many samples there are, and the first of them as pairs (earlier sample, this sample).
-EqualImages = tuple[int, list[tuple[Place, Place]]]
 
 
 def data_warnings(config: Config, mode: str, report: PreflightReport, section: str) -> Iterator[Issue]:
@@ -266,18 +269,23 @@ def data_warnings(config: Config, mode: str, report: PreflightReport, section: s
         section: name of the data of ``mode`` in messages.
     """
     yield from _unseen(config, mode, report, section)
+    yield from _label_order(config, mode, report, section)
+    if (
+        report.mapped and 2 * report.other_case[0] >= report.mapped
+    ):  # else they are unusable, and the limit decides
+        path = "Global.character_dict_path"
+        yield data_warning(config, "other_case", path, f"{section}: {case_text(report)}. Fix: {CASE_FIX}")
     yield from _cut_labels(config, mode, report, section)
     if mode == "Train":
+        if len(report.texts) == 1 < _MANY < report.usable:
+            key = "Train.dataset.data_dir" if report.is_lmdb else "Train.dataset.label_file_list"
+            what = f"all {report.usable:,} samples have the label {min(report.texts)[:SHOWN]!r}: nothing can be learned"
+            fix = "Fix: write the text of each image in the column after its path."
+            yield replace(data_warning(config, "one_text", key, f"{what}. {fix}"), level="error")
         yield from _few_frames(config, report)
         yield from _long_warm_up(config, report)
     elif config.at("Metric.is_filter", None) and config.at("Metric.name", None) in _FILTERING:
         yield from _filtered_labels(config, report, section)
-
-
-def _warning(config: Config, code: str, path: str, message: str, shown: str = "") -> Issue:
-    """Return a warning about the value at ``path``, under the name ``shown`` if that is given."""
-    where = "" if not path or config.node(path) is None else config.where(path)
-    return Issue(code, "warning", shown or path, where, message)
 
 
 def _unseen(config: Config, mode: str, report: PreflightReport, section: str) -> Iterator[Issue]:
@@ -287,11 +295,14 @@ def _unseen(config: Config, mode: str, report: PreflightReport, section: str) ->
         if count < _FEW * report.looked_at:
             continue
         first = next(sample for sample in report.unseen if sample.reason == reason)
+        what = "have another shape than their lines say" if reason == OTHER_SIZE else "cannot be read"
         message = (
-            f"{count:,} of {report.looked_at:,} images that were looked at cannot be read "
+            f"{count:,} of {report.looked_at:,} images that were looked at {what} "
             f"({report.place(first.file, first.line)}: {first.detail}). Fix: {UNSEEN_FIXES[reason]}"
         )
-        yield _warning(config, reason, f"{mode}.{key}", message, f"{section}.{key}")
+        issue = data_warning(config, reason, f"{mode}.{key}", message, f"{section}.{key}")
+        wrong_columns = reason == OTHER_SIZE and 2 * count > report.looked_at
+        yield replace(issue, level="error") if wrong_columns else issue
 
 
 def _cut_labels(config: Config, mode: str, report: PreflightReport, section: str) -> Iterator[Issue]:
@@ -306,16 +317,32 @@ def _cut_labels(config: Config, mode: str, report: PreflightReport, section: str
     ):
         if count := sum(file.further.counts[code] for file in files):
             message = f"{count:,} of {report.usable:,} labels {text}.{_examples(report, files, code)}"
-            issue = _warning(config, code, f"{mode}.{key}", message, f"{section}.{key}")
+            issue = data_warning(config, code, f"{mode}.{key}", message, f"{section}.{key}")
             yield replace(issue, level="error") if is_text else issue
+
+
+def _label_order(config: Config, mode: str, report: PreflightReport, section: str) -> Iterator[Issue]:
+    """Yield a warning if words are stored in another order than ``Global.text_direction`` says."""
+    order = order_of(report.orders)
+    direction = report.rules.charset.direction if report.rules.charset else LEFT_TO_RIGHT
+    if order in ("", LOGICAL if direction == RIGHT_TO_LEFT else VISUAL):
+        return
+    fix = RIGHT_TO_LEFT if order == LOGICAL else RIGHT_TO_LEFT_VISUAL
+    stored = {LOGICAL: "as they are read", VISUAL: "from the left of the image to its right"}[order]
+    message = (
+        f"{report.orders[order]:,} of {report.orders.total():,} words that show it are stored {stored}, but "
+        f"Global.text_direction is {direction}: a network does not learn them. Fix: -o Global.text_direction={fix}"
+    )
+    key = "dataset.data_dir" if report.is_lmdb else "dataset.label_file_list"
+    yield data_warning(config, "label_order", f"{mode}.{key}", message, f"{section}.{key}")
 
 
 def _examples(report: PreflightReport, files: Sequence[FileReport], code: str) -> str:
     """Return examples of lines with the issue ``code``: the label, and the text that is cut off."""
     left_out = " without {!r}; the whole rest of the line is {!r}".format
     shown = [
-        f"\n  {report.place(file.path, number)}: the label is {label[:_SHOWN]!r}"
-        + (left_out(rest[:_SHOWN], f"{label}{report.delimiter}{rest}"[:_SHOWN]) if rest else "")
+        f"\n  {report.place(file.path, number)}: the label is {label[:SHOWN]!r}"
+        + (left_out(rest[:SHOWN], f"{label}{report.delimiter}{rest}"[:SHOWN]) if rest else "")
         for file in files
         for kind, number, label, rest in file.further.examples
         if kind == code
@@ -323,46 +350,19 @@ def _examples(report: PreflightReport, files: Sequence[FileReport], code: str) -
     return "".join(shown[:EXAMPLES])
 
 
-def shared_image_warnings(
-    config: Config, found: Mapping[str, PreflightReport], report: Callable[[str], None]
-) -> Iterator[Issue]:
-    """Yield a warning for each kind of samples that share an image with another sample.
-
-    Args:
-        config: resolved.
-        found: reports on ``Train``, and on ``Eval`` if that is checked.
-        report: called with a note if the contents of the images are not compared.
-    """
-    reports = [found[mode] for mode in ("Train", "Eval") if mode in found]
-    by_content = sum(report.usable for report in reports) <= MOST_READ and not any(
-        each.stopped for each in reports
-    )
-    if not by_content:
-        report(
-            f"images are compared by path; by content only if all of at most {MOST_READ:,} samples are checked"
-        )
-    for code, (count, examples) in compare_images(reports, by_content).items():
-        path, text = _SHARED[code]
-        usable = found[path.partition(".")[0]].usable if path else sum(report.usable for report in reports)
-        message = f"{count:,} of {usable:,} samples ({100 * count / usable:.3g} %) {text}"
-        for (first, image, label), (place, own, other) in examples:
-            message += f"\n  {place}: {own} {other[:_SHOWN]!r}; {first}: {image} {label[:_SHOWN]!r}"
-        yield _warning(config, code, path, message)
-
-
 def _few_frames(config: Config, report: PreflightReport) -> Iterator[Issue]:
     limit = report.rules.frames
-    if limit is None or limit.by_ratio or limit.frames >= _FRAMES * report.longest_usable:
+    if limit is None or limit.by_ratio or limit.frames >= FRAMES_A_CHARACTER * report.longest_usable:
         return
     if limit.fixed_by:
         fix = " or ".join(f"`{key}: width` and wider images" for key in limit.fixed_by)
     else:
-        fix = f"images {math.ceil(10 * _FRAMES * report.longest_usable / limit.frames) / 10:g} times as wide"
+        fix = f"images {math.ceil(10 * FRAMES_A_CHARACTER * report.longest_usable / limit.frames) / 10:g} times as wide"
     message = (
         f"CTC has {limit.frames} frames for labels of up to {report.longest_usable} characters, fewer than twice as "
         f"many: it may learn slowly, or only blanks. Fix: {fix}, or shorter labels."
     )
-    yield _warning(config, "few_frames", limit.key, message)
+    yield data_warning(config, "few_frames", limit.key, message)
 
 
 def _filtered_labels(config: Config, report: PreflightReport, section: str) -> Iterator[Issue]:
@@ -374,7 +374,7 @@ def _filtered_labels(config: Config, report: PreflightReport, section: str) -> I
         f"{gone:,} of {report.usable:,} labels of {section} have no digit or ASCII letter, and it compares nothing "
         f"else. Fix: `is_filter: false`."
     )
-    issue = _warning(config, "filtered_labels", "Metric.is_filter", message)
+    issue = data_warning(config, "filtered_labels", "Metric.is_filter", message)
     yield issue if report.plain or report.stopped else replace(issue, level="error")
 
 
@@ -385,90 +385,5 @@ def _long_warm_up(config: Config, report: PreflightReport) -> Iterator[Issue]:
     steps = math.ceil(report.usable / samples) * config.settings.epoch_num
     warm_up = config.at(_WARM_UP, None)
     warm_up = _DEFAULT_STEPS if warm_up is None else warm_up
-    if isinstance(warm_up, int) and warm_up >= steps:
-        yield _warning(config, "long_warm_up", _WARM_UP, long_warm_up(f"{warm_up:,} steps", f"{steps:,}"))
-
-
-def compare_images(reports: Sequence[PreflightReport], by_content: bool) -> dict[str, EqualImages]:
-    """Return the usable samples that share an image with an earlier one, by kind; kinds without samples are left out.
-
-    Images are sorted by a hash, so each sample needs about 60 bytes of memory.
-
-    Args:
-        reports: the reports of Train, and of Eval if that is checked; at least one sample is usable.
-        by_content: compare the contents of image files. With False, their paths are compared.
-
-    Returns:
-        ``trained_samples``: samples of Eval with an image of Train; ``conflicting_labels``: samples with another label
-        than the first one with this image; ``repeated_samples``: samples with the same label, in another file of the
-        same section.
-
-    Raises:
-        DataError: label files or LMDBs cannot be read anymore.
-    """
-    with tqdm(total=sum(report.usable for report in reports), desc="images", **BAR) as bar:
-        rows = np.fromiter(_rows(reports, by_content, bar), _ROW)
-    # A stable sort keeps the samples of one image in their order.
-    rows = rows[np.argsort(rows["image"], kind="stable")]
-    starts = np.flatnonzero(np.append(True, rows["image"][1:] != rows["image"][:-1]))
-    # For each row, the index of the first row with the same image.
-    first = np.repeat(starts, np.diff(np.append(starts, len(rows))))
-    numbers = rows["number"]
-    differs = rows["label"] != rows["label"][first]
-    ends = np.cumsum([file.total for report in reports for file in report.files])
-    file = np.searchsorted(ends, numbers, "right")
-    in_train = file < len(reports[0].files)
-    kinds = {
-        "trained_samples": in_train[first] & ~in_train,
-        "conflicting_labels": differs,
-        "repeated_samples": (file != file[first]) & (in_train == in_train[first]) & ~differs,
-    }
-    return {
-        kind: _equal_images(reports, numbers[mask], numbers[first[mask]])
-        for kind, mask in kinds.items()
-        if mask.any()
-    }
-
-
-def _rows(reports: Sequence[PreflightReport], by_content: bool, bar: tqdm) -> Iterator[tuple[int, int, int]]:
-    """Yield a row for each image of a usable sample."""
-    # Called for folders only: images share a few, and looking one up is slow.
-    real_path = lru_cache(10_000)(realpath)
-    for number, (report, source, is_usable, at, item) in enumerate(_samples(reports)):
-        if not is_usable:
-            continue
-        line = source.line(at, item)
-        for name in line.images:
-            folder, file = split(join(source.path if report.is_lmdb else report.data_dir, name))
-            image = hash(f"{real_path(folder)}/{file}")
-            if by_content:
-                with suppress(OSError):  # the image was removed after the check
-                    content = source.image(line._replace(images=(name,))) or b""
-                    image = int.from_bytes(blake2b(content, digest_size=8).digest(), "little", signed=True)
-            yield image, hash(report.rules.encoded(line.label)), number
-        bar.update()
-
-
-def _samples(
-    reports: Sequence[PreflightReport],
-) -> Iterator[tuple[PreflightReport, SampleSource, int, int, Any]]:
-    """Yield (report, source, is usable, number in the source, item) of each checked sample."""
-    for report in reports:
-        sources = open_sources(report, [file.path for file in report.files])
-        # Not strict: the check may have stopped before the last LMDB.
-        for file, source in zip(report.files, sources, strict=False):
-            for at, (is_usable, item) in enumerate(zip(file.lines, source.items(), strict=False), start=1):
-                yield report, source, is_usable, at, item
-
-
-def _equal_images(reports: Sequence[PreflightReport], numbers: Any, firsts: Any) -> EqualImages:
-    """Return the samples ``numbers`` with the first samples that have their images, ``firsts``."""
-    order = np.argsort(numbers, kind="stable")[:EXAMPLES]
-    pairs = list(zip(firsts[order].tolist(), numbers[order].tolist(), strict=True))
-    wanted = {number for pair in pairs for number in pair}
-    places = dict[int, Place]()
-    for number, (report, source, _, at, item) in enumerate(_samples(reports)):
-        if number in wanted:
-            line = source.line(at, item)
-            places[number] = report.place(source.path, at), ", ".join(line.images), line.label
-    return len(np.unique(numbers)), [(places[first], places[other]) for first, other in pairs]
+    if isinstance(warm_up, int) and warm_up >= LONG_WARM_UP * steps:
+        yield data_warning(config, "long_warm_up", _WARM_UP, long_warm_up(f"{warm_up:,} steps", f"{steps:,}"))

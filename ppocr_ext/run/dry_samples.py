@@ -36,14 +36,14 @@ from ppocr_ext.data.sample_rules import FrameLimit
 from ppocr_ext.data.sample_seeds import generators_kept
 from ppocr_ext.errors import DataError, PPOCRExtError
 from ppocr_ext.host import Host
-from ppocr_ext.host.complete import MAPPING, insert_mapping
+from ppocr_ext.host.complete import PREPARING
 from ppocr_ext.issues import Issue, report_issues
 from ppocr_ext.messages import end_text
 from ppocr_ext.registry import DATASETS
 from ppocr_ext.run.context import RunContext
 from ppocr_ext.run.data_check import label_files_of, sample_rules
 from ppocr_ext.run.frame_counts import count_frames
-from ppocr_ext.run.host_config import host_config
+from ppocr_ext.run.host_config import host_config, preparing_at
 from ppocr_ext.run.loader import LoaderParts, loader_parts
 from ppocr_ext.run.loader_setup import lmdb_dataset_class
 
@@ -172,7 +172,7 @@ class DrySection:
         texts: list[str | None] = []
         try:
             parts = self._parts(seed)
-            trace = trace_transforms(parts.dataset, self._config, self._mode, self._charset)
+            trace = trace_transforms(parts.dataset, self._config, self._mode)
             # Only one batch, since the next one of a MultiScaleSampler may have another size.
             for index in next(iter(parts.batch_sampler)):
                 if len(samples) == self._size:
@@ -404,12 +404,12 @@ class _TracedTransform:
         return getattr(self._operator, name)
 
 
-def trace_transforms(dataset: Any, config: Config, mode: str, charset: Charset) -> TransformTrace:
+def trace_transforms(dataset: Any, config: Config, mode: str) -> TransformTrace:
     """Wrap the transforms of ``dataset``, which are the last ones of the config, and return their trace."""
     operators = list(getattr(dataset, "ops", None) or ())
     listed = list(named_items(config, mode, "dataset", "transforms"))
-    if charset.unknown_symbol:  # host_config inserts a transform that the config does not list
-        insert_mapping([name for name, _ in listed], listed, lambda encoder: (MAPPING, encoder[1]))
+    if (at := preparing_at(config, mode)) is not None:  # a transform that the config does not list
+        listed.insert(at, (PREPARING, listed[at][1]))
     trace = TransformTrace(listed[len(listed) - len(operators) :])
     if len(trace.names) == len(operators) > 0:
         dataset.ops = [_TracedTransform(each, number, trace) for number, each in enumerate(operators)]

@@ -9,17 +9,19 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ppocr_ext.base.parts import OF_LABEL_FILES, OF_LMDB
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.checkpoint.weight_sources import ReleasedSource, find_source
-from ppocr_ext.config import Config, derive_values
+from ppocr_ext.config import Config, derive_values, named_items
 from ppocr_ext.config.derive import model_paths
 from ppocr_ext.config.global_keys import FILLED_DEFAULTS
 from ppocr_ext.config.yaml_io import dump
 from ppocr_ext.data.preflight_report import PreflightReport
 from ppocr_ext.errors import ConfigError
-from ppocr_ext.host.complete import MAPPING, insert_mapping
+from ppocr_ext.host.complete import PREPARING
 from ppocr_ext.messages import LOG, shortened
+from ppocr_ext.text_direction import LEFT_TO_RIGHT, RIGHT_TO_LEFT
 
 _PROFILER_KEYS = (
     "batch_range",
@@ -31,6 +33,8 @@ _PROFILER_KEYS = (
     "timer_only",
 )
 _BATCH_RANGE = re.compile(r"\[?(\d+),(\d+)\]?")
+# PaddleOCR's defaults of ext_op_transform_idx: the first transforms, which load the images that RecConAug appends
+_LOADING = {**dict.fromkeys(OF_LABEL_FILES, 2), **dict.fromkeys(OF_LMDB, 1)}
 _PROFILER_END = 20  # default end of PaddleOCR's batch_range
 
 
@@ -90,7 +94,9 @@ def complete(config: Config, charset: Charset) -> Config:
     config = config.with_values(missing)
     dictionary = "Global.character_dict_path"
     if charset.path is not None:
-        config = config.with_values({dictionary: str(charset.path)}, computed_from=dictionary)
+        # The direction follows from the path as it is written, and not from that of this machine.
+        values = {dictionary: str(charset.path), "Global.text_direction": charset.direction}
+        config = config.with_values(values, computed_from=dictionary)
     if isinstance(config.at("Eval.loader", default=None), Mapping):
         config = config.with_values(dict.fromkeys(("Eval.loader.shuffle", "Eval.loader.drop_last"), False))
     for part in filter(lambda part: config.at((*part, "Backbone"), None), model_paths(config)):
@@ -104,6 +110,19 @@ def complete(config: Config, charset: Charset) -> Config:
         if isinstance(source, ReleasedSource) and config.at((*part, "fused"), None) is None:
             config = config.with_values({(*part, "fused"): True}, computed_from=weights)
     return derive_values(config)
+
+
+def preparing_at(config: Config, mode: str) -> int | None:
+    """Return before which transform of ``mode`` labels are prepared (mapped, turned); None if they stay as they are.
+
+    It is the first one for files and LMDBs, since RecConAug joins labels in the order of their images. Other data sets
+    draw their images, and give labels in the order of the image.
+    """
+    maps = config.settings.unknown_char == "map"
+    if config.at(f"{mode}.dataset.name", default=None) in _LOADING:
+        return 0 if maps or config.settings.text_direction == RIGHT_TO_LEFT else None
+    names = [name for name, _ in named_items(config, mode, "dataset", "transforms")]
+    return next((at for at, name in enumerate(names) if maps and name.endswith("LabelEncode")), None)
 
 
 def host_config(
@@ -132,10 +151,10 @@ def host_config(
         dataset = section.get("dataset") or {}
         if dataset.get("name") == "LMDBDataSet":  # this key only makes it shuffle anew
             dataset.pop("ratio_list", None)
-        if plain["Global"].get("unknown_char") == "map":
-            transforms = dataset.get("transforms") or []
-            names = [next(iter(entry)) if isinstance(entry, Mapping) else str(entry) for entry in transforms]
-            insert_mapping(names, transforms, lambda encoder: {MAPPING: None})
+        if (at := preparing_at(config, mode)) is not None:
+            dataset["transforms"].insert(at, {PREPARING: None})
+            if usual := _LOADING.get(dataset["name"]):
+                dataset["ext_op_transform_idx"] = dataset.get("ext_op_transform_idx", usual) + 1
         if label_files and mode in label_files:
             dataset["label_file_list"] = [str(path) for path in label_files[mode]]
     if eval_steps is not None:
@@ -212,6 +231,11 @@ def settings_of(config: Config, preflight: Mapping[str, PreflightReport]) -> lis
         ),
         *(f"Loss: {line.strip()}" for line in dump(config.at("Loss").thaw()).splitlines()),
         f"Metric.main_indicator: {config.at('Metric.main_indicator', default=None)}",
+        *(
+            f"Global.text_direction: {direction}"
+            for direction in (config.settings.text_direction,)
+            if direction not in (None, LEFT_TO_RIGHT)
+        ),
     ]
 
 

@@ -10,12 +10,8 @@ passed through Paddle's loader as a value, like a batch, and raised where the ba
 
 from __future__ import annotations
 
-import ctypes
 import logging
-import os
 import pickle
-import signal
-import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -41,10 +37,10 @@ from ppocr_ext.errors import ConfigError
 from ppocr_ext.host import Host
 from ppocr_ext.messages import WORKER_ENDED
 from ppocr_ext.registry import DATASETS
+from ppocr_ext.run.workers import ending_workers_without_memory, leave_signals_to_the_run
 
 _REQUIRED = ("batch_size_per_card", "drop_last", "shuffle", "num_workers")
 _PRIME = 1_000_003  # keeps the seeds of two epochs apart
-_PR_SET_PDEATHSIG = 1  # number of the option in Linux's prctl.h
 # Paddle's iterators whose thread may still run, up to 5 seconds after the last batch. A worker process that is forked
 # in that time has the iterator but not the thread; freeing the iterator there would wait for the thread for ever.
 _STARTED: list[Any] = []
@@ -319,7 +315,8 @@ class Loader:
             use_shared_memory=parts.shared_memory,
             worker_init_fn=leave_signals_to_the_run,
         )
-        with generators_kept():  # Paddle starts to read here, and draws a seed for its worker processes
+        # Paddle starts to read here, and draws a seed for its worker processes.
+        with generators_kept(), ending_workers_without_memory(parts.workers):
             started = iter(reader)
         _STARTED.append(started)
         return _raise_failures(started)
@@ -480,15 +477,3 @@ class _Samples:
         if get_worker_info() is not None:
             failure = failure.to_send()
         return [np.zeros(1), failure]  # Paddle's queue needs an array
-
-
-def leave_signals_to_the_run(worker: int) -> None:
-    """Put a worker process into its own process group, so that Ctrl-C and a scheduler's SIGTERM reach the run only.
-
-    The run ends its workers itself. If the run is killed, Linux ends them.
-    """
-    os.setpgid(0, 0)
-    # Printing a warning in the background would stop it otherwise.
-    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

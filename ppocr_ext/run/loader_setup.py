@@ -122,6 +122,13 @@ def open_data(
     loaders = {mode: _loader(context, plain, classes, check, views, mode) for mode in modes}
     for mode in (mode for mode, loader in loaders.items() if not len(loader)):
         count = len(loaders[mode].dataset)
+        shares = config.at(path := f"{mode}.dataset.ratio_list", default=None)
+        if shares is not None and not count and mode in preflight:
+            raise DataError(
+                f"{config.where(path)}: {path}: {plain_copy(shares)!r} takes none of {preflight[mode].usable:,} usable "
+                f"samples. Fix: greater shares, or leave it out.",
+                code="no_samples",
+            )
         size = config.at(f"{mode}.loader.batch_size_per_card", default=None)
         raise DataError(
             f"{mode}: {count} usable sample{'s' if count != 1 else ''} do not fill one batch of {size} and drop_last "
@@ -184,13 +191,16 @@ def _preflight(context: RunContext, frames: Mapping[str, FrameCounts]) -> dict[s
 
 def _told(report: PreflightReport) -> dict[str, Any]:
     """Return the parts of a report that the other processes of a machine need."""
-    files = [(str(file.path), file.lines.hex()) for file in report.files]
+    files = [(str(file.path), file.digest, file.lines.hex()) for file in report.files]
     return {"data_dir": str(report.data_dir), "counts": report.counts, "files": files}
 
 
 def _heard(context: RunContext, mode: str, content: Mapping[str, Any]) -> PreflightReport:
     """Return a report from these parts; it has samples and counts, but no examples."""
-    files = [FileReport(Path(path), lines=bytearray.fromhex(text)) for path, text in content["files"]]
+    files = [
+        FileReport(Path(path), digest, lines=bytearray.fromhex(text))
+        for path, digest, text in content["files"]
+    ]
     return PreflightReport(
         Path(content["data_dir"]),
         sample_rules(context.config, mode, context.charset, None),

@@ -31,6 +31,7 @@ from ppocr_ext.modeling.heads import CTCHead, Transformer
 from ppocr_ext.run.context import RunContext
 from ppocr_ext.run.dry_samples import one_batch
 from ppocr_ext.run.inference_models import inference_models
+from ppocr_ext.text_direction import LEFT_TO_RIGHT
 
 LINES = 64
 _FEWEST = 8  # different labels; with fewer, chance decides
@@ -134,10 +135,12 @@ def load_model_weights(
         part = None if checkpoint else "Architecture"
         _load(context, model, path, part, first_prefix=f"{context.options.weights_of}.")
         return {None: str(path)}
-    covered: dict[str | None, str] = {name: model.pretrained[name] for name in inference_models(model)}
+    inference = inference_models(model)
+    opened = [name for name, head in inference.items() if head.compute is not None]
+    covered: dict[str | None, str] = {name: model.pretrained[name] for name in opened}
     for path in covered.values():
         require_recorded(context.config, path)
-    own = [name for name in model.model_name_list if name not in covered]
+    own = [name for name in model.model_name_list if name not in inference]
     targets = sorted(own, key=lambda name: name in model.frozen)  # trained ones first
     names = own if needed is None else needed
     # A checkpoint has only the trained sub-models, so a teacher is loaded from the first weights again.
@@ -316,10 +319,10 @@ def _texts(context: RunContext, teacher: nn.Layer, images: Tensor, branch: str) 
     """Return the texts of images [B, C, H, W], by a branch of a frozen network and the host's decoder."""
     request = HeadRequest(frozenset({branch}), probabilities=True, decode=True, as_dict=False)
     output = teacher(images, None, request)
-    decoder: Any = context.host.build_post_process(
-        {"name": BRANCH_ROWS[branch].decoder}, context.config.host_options()
+    in_image_order = replace(context.charset, direction=LEFT_TO_RIGHT)  # as the labels of a batch are
+    decoder = context.host.build_post_process(
+        {"name": BRANCH_ROWS[branch].decoder}, context.config.host_options(), in_image_order
     )
-    decoder.reverse = False  # PaddleOCR reverses Arabic texts and their labels
     results = decoder(output["head_out"] if isinstance(output, dict) else output)
     return [str(result[0]) for result in results]
 

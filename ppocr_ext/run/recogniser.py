@@ -14,6 +14,7 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.checkpoint.contents import BEST
 from ppocr_ext.config import Config, load
+from ppocr_ext.config.derive import is_inference_model
 from ppocr_ext.errors import ConfigError, DataError, WeightsError
 from ppocr_ext.io.resources import find_config
 from ppocr_ext.run.context import RunOptions, open_context
@@ -172,6 +173,11 @@ def single_recogniser(config: Config, name: str | None) -> tuple[Config, str | N
     if name is None:
         return config, None
     check_sub_model(config, name)
+    if is_inference_model(config, name):
+        raise ConfigError(
+            f"{name} is an inference model already. Fix: give `ppocr-ext predict` the path in its `pretrained`.",
+            code="unsupported_model",
+        )
     model = config.at(f"Architecture.Models.{name}").thaw()
     own = model.pop("pretrained", None)
     own_dict = model.pop("pretrained_dict", None)

@@ -85,9 +85,14 @@ class Run(RunContext, RunData, Training):
         model = build_network(context.components, context.charset, None if context.trains else read)
         if context.trains:
             recompute_activations(model, context.config)
-        if isinstance(model, DistillationModel):  # the dry step reports names that are no sub-models
-            model = model.using(evaluate=dict.fromkeys([name for name in read if name in model.models], EVAL))
+        # Now, since an evaluation opens no inference model that it does not read.
+        known = (
+            [name for name in read if name in model.models] if isinstance(model, DistillationModel) else []
+        )
+        model = model.using(evaluate=dict.fromkeys(known, EVAL)) if known else model
         _run_dry_step(context, model)
+        if isinstance(model, DistillationModel):  # which reports other names
+            model = model.using(evaluate=dict.fromkeys(read, EVAL))
         cache = context.config.at("Train.teacher_cache", None) if context.trains else None
         answers = None
         views = None if cache is None else read_facts(Path(cache)).views

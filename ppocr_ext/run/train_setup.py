@@ -203,6 +203,8 @@ def _resume(training: Training, config: Config, checkpoint: Checkpoint) -> Train
         )
     if state.raw_weights:
         put_back(state.raw_weights, training.network.state_dict())
+    if state.before_group:
+        put_back(state.before_group, training.network.state_dict())
     training.amp.load(state.scaler)
     restore_loss(training.loss, state.loss, prefix)
     LOG.info(

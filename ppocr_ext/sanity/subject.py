@@ -379,4 +379,4 @@ def _decoder(context: RunContext, branch: str | None) -> Callable[..., Any]:
     options = {"name": BRANCH_ROWS[branch].decoder} if branch else config.at("PostProcess").thaw()
     options["name"] = str(options["name"]).removeprefix("Distillation")
     plain = {key: value for key, value in options.items() if key not in ("model_name", "key", "multi_head")}
-    return context.host.build_post_process(plain, config.host_options())
+    return context.host.build_post_process(plain, config.host_options(), context.charset)

@@ -14,15 +14,8 @@ from typing import Any
 from ppocr_ext.data.label_file import BOXES
 from ppocr_ext.data.lmdb_sets import DATA_FILE, open_set
 from ppocr_ext.limits import MAX_RECORD_BYTES
-from ppocr_ext.sources.listing import (
-    IMAGE_ENDINGS,
-    LIST_ENDINGS,
-    Listing,
-    ending,
-    reading,
-    split_named,
-    split_of,
-)
+from ppocr_ext.sources.listing import Listing, reading
+from ppocr_ext.sources.names import IMAGE_ENDINGS, LIST_ENDINGS, ending, split_named
 from ppocr_ext.sources.samples import ILLEGIBLE, Row, Skipped
 
 _IMAGE_KEYS = ("image", "image_path", "img_path", "file_name", "filename", "path", "file", "img")
@@ -31,6 +24,8 @@ BOX_KEYS = {"points", "poly", "bbox", "xtl", "xmin", "x_min", "x1", "original_wi
 # how a column of texts may be named, and how the other one of two columns is not
 _LIKE_TEXT = re.compile(r"text|label|word|transcri|truth|\bgt\b|plate|caption|string|content")
 _NO_TEXT = re.compile(r"class(es)?|width|height|size|score|split|url|(.*_)?id|index|pred.*")
+# what a mark is in a table or in XML that is not set
+_NO = ("", "0", "0.0", "false", "no", "n", "none", "null")
 _HEAD_FILES = 20  # that tell what stands beside images
 _DECODER = json.JSONDecoder()
 _IMAGE = rf"\.(?i:{'|'.join(IMAGE_ENDINGS)})"
@@ -109,14 +104,18 @@ def row(record: Mapping[str, Any], place: str, image: object = None) -> Row | Sk
     record = {**attributes, **record} if isinstance(attributes, dict) else record
     image = image or first_of(record, _IMAGE_KEYS)
     text = first_of(record, TEXT_KEYS)
-    if record.get("difficult") or record.get("illegible"):
+    if any(str(record.get(key) or "").casefold() not in _NO for key in ("difficult", "illegible")):
         text = ILLEGIBLE
     text = "\n".join(map(str, text)) if isinstance(text, list) else text
     if not isinstance(image, str) or type(text) not in (str, int, type(None)):
         return Skipped("bad_line", place, f"image {image!r:.60}, text {text!r:.60}")
-    split = split_named(str(record.get("split", "")))
+    split, words = split_named(str(record.get("split", "")))
     return Row(
-        image, "" if text is None else str(text), place, split, record if BOX_KEYS & record.keys() else None
+        image,
+        "" if text is None else str(text),
+        place,
+        "" if words else split,
+        record if BOX_KEYS & record.keys() else None,
     )
 
 
@@ -138,7 +137,7 @@ def has_lines(listing: Listing, file: str, pattern: str) -> bool:
 
 def find_lists(listing: Listing, pattern: str) -> list[tuple[str, ...]]:
     """Return the files in which most lines match ``pattern``."""
-    return [(file,) for file in listing.lists() if has_lines(listing, file, pattern)]
+    return [(file,) for file in listing.lists if has_lines(listing, file, pattern)]
 
 
 def _read_lines(
@@ -300,7 +299,7 @@ def _read_lmdb(listing: Listing, file: str) -> Iterator[Row]:
     for number in range(1, data.count + 1):
         name = f"{folder or '.'}#{number}"
         text = bytes(data.label(number) or b"").decode("utf-8", "replace")
-        yield Row(name, text, name, split_of(folder), stored=True)
+        yield Row(name, text, name, stored=True)
 
 
 LINE_FORMATS = {
@@ -310,7 +309,7 @@ LINE_FORMATS = {
     ),
     "csv": Format(
         "CSV or TSV with a header such as `image,text`",
-        lambda listing: [(file,) for file in listing.lists() if _is_table(listing, file)],
+        lambda listing: [(file,) for file in listing.lists if _is_table(listing, file)],
         _read_table,
     ),
     "csv_no_header": _list(

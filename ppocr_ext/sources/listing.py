@@ -13,18 +13,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property, partial
 from itertools import chain
-from pathlib import Path
-from posixpath import dirname, getsize, isfile, islink, join, normpath, realpath, relpath, splitext
+from pathlib import Path, PurePosixPath
+from posixpath import dirname, getsize, isfile, islink, join, normpath, realpath, relpath
 from xml.etree import ElementTree
 
 from ppocr_ext.errors import DataError
 from ppocr_ext.limits import MAX_RECORD_BYTES, MAX_TEXT_BYTES, open_regular, read_at_most
+from ppocr_ext.sources.names import IMAGE_ENDINGS, IN_DOUBT, LIST_ENDINGS, ending, split_in, splits_of, stem
 
-# fmt: off
-IMAGE_ENDINGS = ("bmp", "dib", "gif", "jfif", "jp2", "jpe", "jpeg", "jpg", "pbm", "pgm", "png", "pnm", "ppm", "tif",
-                 "tiff", "webp")
-LIST_ENDINGS = ("csv", "gt", "jsonl", "label", "labels", "list", "lst", "ndjson", "tsv", "txt")
-# fmt: on
 RECORD = "init.json"  # tells a folder that `init` wrote; what it drew or cut is no data
 # by ending: guesses of a tool, files of the past, and what has formats of its own
 _NOT_LISTS = ("bak", "cach", "cal", "json", "log", "old", "orig", "tmp", "xml")
@@ -52,38 +48,6 @@ _VERSIONS = ("", ".raw", ".nrm", ".dew", ".bin")  # what ocropus adds to a name,
 _CROPS = re.compile(r"(?<![a-z])(crop|cut|line|plate|roi|snippet|word)[^/]*/|裁|切", re.IGNORECASE)
 _ABSOLUTE = re.compile(r"/|[A-Za-z]:/|\w+://")
 _HASH = re.compile(r"^[0-9a-f]{8,}-(?=.)")  # Label Studio puts it before the name of an uploaded file
-_TRAIN_DATA = re.compile(r"train(ing)?[ _-]?data(set)?(?![a-z])", re.IGNORECASE)
-_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
-_SPLIT_WORDS = {
-    **dict.fromkeys(("train", "training"), "train"),
-    **dict.fromkeys(("val", "valid", "validation", "dev", "eval"), "val"),
-    **dict.fromkeys(("test", "testing"), "test"),
-}
-
-
-def ending(path: str) -> str:
-    """Return what follows the last point of a path, in lower case."""
-    return path.rpartition(".")[2].lower()
-
-
-def stem(path: str) -> str:
-    """Return the file name of a path without its ending."""
-    return splitext(path.rpartition("/")[2])[0]
-
-
-def split_named(name: str) -> str:
-    """Return the split that a name contains as a word, such as ``"val"`` for ``rec_gt_val.txt``; else empty.
-
-    PaddleOCR's ``train_data`` names none: it holds all parts.
-    """
-    words = map(str.lower, _WORD.findall(_TRAIN_DATA.sub("", name)))
-    splits = {_SPLIT_WORDS[word] for word in words if word in _SPLIT_WORDS}
-    return splits.pop() if len(splits) == 1 else ""
-
-
-def split_of(path: str) -> str:
-    """Return the split that the last part of a path names, else the part before it, and so on; else empty."""
-    return next(filter(None, map(split_named, reversed(path.split("/")))), "")
 
 
 class Listing:
@@ -92,6 +56,7 @@ class Listing:
     Args:
         root: the data folder.
         labels: the only files that may be label files, relative to the current folder or to ``root``.
+        ask_for_split: :meth:`split_of` raises an error for a name that is in doubt.
 
     Attributes:
         root: its real path.
@@ -102,12 +67,14 @@ class Listing:
         by_user: the user has named the label files.
         guesses: label file → an image of a line that was taken, although there is a larger one of the same name.
         encodings: of the text files that have been read.
+        most: label files of a kind that are looked at.
+        choices: format → what it has decided for the whole folder.
 
     Raises:
         DataError: ``root`` is not a folder, or one of ``labels`` is not in it.
     """
 
-    def __init__(self, root: Path, labels: Sequence[str] = ()) -> None:
+    def __init__(self, root: Path, labels: Sequence[str] = (), *, ask_for_split: bool = True) -> None:
         self.root = Path(realpath(root))
         self.starts = (f"{self.root}/", f"{root.absolute()}/")
         if not self.root.is_dir():
@@ -122,6 +89,9 @@ class Listing:
         self.by_user = bool(labels)
         self.guesses: dict[str, str] = {}
         self.encodings: dict[str, str] = {}
+        self.choices: dict[str, str] = {}
+        self.most = max(_MOST_FILES, len(labels))
+        self._asks_for_split = ask_for_split
 
     def _scan(self) -> Iterator[str]:
         start = self.starts[0]
@@ -147,10 +117,11 @@ class Listing:
     def with_ending(self, *endings: str) -> list[str]:
         """Return the first label files with one of these endings, those that belong to one image last."""
         files = [file for file in self.labels if ending(file) in endings]
-        return sorted(files, key=lambda file: file in self.image_beside)[:_MOST_FILES]
+        return sorted(files, key=lambda file: file in self.image_beside)[: self.most]
 
+    @cached_property
     def lists(self) -> list[str]:
-        """Return the first label files that may hold a list, those of a usual ending first."""
+        """The first label files that may hold a list, those of a usual ending first."""
         others = {
             kind
             for kind, count in Counter(map(ending, self.labels)).items()
@@ -193,6 +164,41 @@ class Listing:
         }
 
     @cached_property
+    def splits(self) -> dict[str, str]:
+        """Folder or label file with a word of a split in its name → the split; see :func:`splits_of`."""
+        lists = [file for file in self.labels if file not in self.image_beside]
+        folders = set(map(dirname, chain(self.images, self.labels)))
+        folders |= {str(parent) for folder in folders for parent in PurePosixPath(folder).parents}
+        splits = {}
+        for paths in (lists, folders - {"", "."}):
+            beside: dict[str, list[str]] = {}
+            for path in paths:
+                beside.setdefault(dirname(path), []).append(path.rpartition("/")[2])
+            for parent, names in beside.items():
+                found = splits_of(names, paths is not lists)
+                splits.update({join(parent, name): split for name, split in found.items()})
+        return splits
+
+    def split_of(self, path: str) -> str:
+        """Return the split that a label file or folder stands for, else the folder that it is in; else empty.
+
+        Raises:
+            DataError: it is in doubt.
+        """
+        while path:
+            split = self.splits.get(path, "")
+            if split == IN_DOUBT and self._asks_for_split:
+                raise DataError(
+                    f"{path}: it may be a part of a split, or not. Fix: name the folders or lists train, val and "
+                    "test, or give `--split`, which splits all anew.",
+                    code="ambiguous_split",
+                )
+            if split not in ("", IN_DOUBT):
+                return split
+            path = dirname(path)
+        return ""
+
+    @cached_property
     def _encoding_beside(self) -> str:
         """The encoding of the text files beside images, as of one text: some are too short to tell it alone."""
         files = self.beside("txt")[:_MOST_FILES]
@@ -212,7 +218,7 @@ class Listing:
             lambda image: image.split("/")[-2:-1] == path.split("/")[-2:-1],
             lambda image: image.rpartition("/")[0] == folder,
             lambda image: image.startswith(f"{folder}/"),
-            lambda image: split_of(image.rpartition("/")[0]) == split_of(file),
+            lambda image: split_in(dirname(image)) == split_in(file),
         )
         return _only(tests, options) or self.line_among(options, file)
 
@@ -222,7 +228,7 @@ class Listing:
         image = len(options) > 1 and _only(
             (
                 _CROPS.search,
-                lambda image: not split_of(image) and 4 * getsize(self.root / image) < sizes[1],
+                lambda image: not split_in(image) and 4 * getsize(self.root / image) < sizes[1],
             ),
             options,
         )

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from functools import partial
+from itertools import chain
 from typing import Any
 from urllib.parse import unquote
 from xml.etree import ElementTree
@@ -24,7 +25,8 @@ from ppocr_ext.sources.line_formats import (
     row,
     table_records,
 )
-from ppocr_ext.sources.listing import IMAGE_ENDINGS, Listing, ending, reading
+from ppocr_ext.sources.listing import Listing, reading
+from ppocr_ext.sources.names import IMAGE_ENDINGS, ending
 from ppocr_ext.sources.samples import Box, Row, Skipped
 
 _LABEL_STUDIO = r'\s*\[\s*\{.*"(annotations|original_width)"|[^\n]*\bannotation_id\b.*original_width'
@@ -99,12 +101,13 @@ def _rectangle(
     return [(point.real, point.imag) for point in points]
 
 
-def crop(page: Any, box: Box) -> tuple[Any, bool]:
+def crop(page: Any, box: Box, *, may_turn: bool = True) -> tuple[Any, bool]:
     """Cut a box out of a page as PaddleOCR's ``get_rotate_crop_image`` does.
 
     Args:
         page: uint8 [H, W, 3].
         box: four corners, clockwise, in pixels.
+        may_turn: False for a single character, which is higher than wide.
 
     Returns:
         The pixels, uint8 [h, w, 3], and whether they were turned by 90° because the box is at least 1.5 times as high
@@ -126,7 +129,7 @@ def crop(page: Any, box: Box) -> tuple[Any, bool]:
     target = np.array([(0, 0), (width, 0), (width, height), (0, height)], np.float32)
     matrix = cv2.getPerspectiveTransform(source, target)
     pixels = cv2.warpPerspective(page, matrix, (width, height), None, cv2.INTER_CUBIC, cv2.BORDER_REPLICATE)
-    turned = height >= _UPRIGHT * width
+    turned = may_turn and height >= _UPRIGHT * width
     return (np.ascontiguousarray(np.rot90(pixels)) if turned else pixels), turned
 
 
@@ -147,8 +150,12 @@ def _read_label_studio(listing: Listing, file: str) -> Iterator[Row | Skipped]:
         data = task["data"] if isinstance(task.get("data"), dict) else task
         paths = [unquote(value).split("?d=")[-1] for value in data.values() if isinstance(value, str)]
         image = next((path for path in paths if ending(path) in IMAGE_ENDINGS), "?")
-        for region in _results(task) if "annotations" in task else _pairs(task):
-            yield row(region, f"{file}#{number}" if is_json else str(number), image)
+        place = f"{file}#{number}" if is_json else str(number)
+        regions = _results(task) if "annotations" in task else _pairs(task)
+        if regions is None:
+            yield Skipped("unpaired", place, image)
+        for region in regions or ():
+            yield row(region, place, image)
 
 
 def _results(task: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -160,16 +167,22 @@ def _results(task: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _pairs(task: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the texts and boxes that Label Studio's smaller exports keep in two lists, in a table as JSON."""
+def _pairs(task: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    """Return the texts and boxes that Label Studio's smaller exports keep in two lists, in a table as JSON.
+
+    None if there are not as many texts as boxes.
+    """
     lists = {
         key: parse_json(value) for key, value in task.items() if isinstance(value, str) and value[:1] == "["
     }
     values = {**task, **lists}
     texts = first_of(values, TEXT_KEYS)
     texts = texts if isinstance(texts, list) else [texts]
-    boxes = next((each for each in map(objects, values.values()) if len(each) == len(texts)), [])
-    return [{**box, "text": text} for box, text in zip(boxes, texts, strict=False)]
+    every = [each for each in map(objects, values.values()) if each]
+    boxes = next((each for each in every if len(each) == len(texts)), None)
+    if boxes is None:
+        return None if every else []
+    return [{**box, "text": text} for box, text in zip(boxes, texts, strict=True)]
 
 
 def _read_cvat(listing: Listing, file: str) -> Iterator[Row | Skipped]:
@@ -194,13 +207,28 @@ def _read_coco(listing: Listing, file: str) -> Iterator[Row | Skipped]:
             yield row(record, f"{file}#{number}", names.get(str(record.get("image_id")), "?"))
 
 
+def _labelme_shapes(listing: Listing, file: str) -> list[dict[str, Any]]:
+    return [
+        shape for content in objects([load_json(listing, file)]) for shape in objects(content.get("shapes"))
+    ]
+
+
+def _labelme_key(listing: Listing) -> str:
+    """Return the key of the texts in a folder: descriptions are remarks if most shapes have none and labels differ."""
+    shapes = list(chain(*(_labelme_shapes(listing, file) for file in listing.beside("json"))))
+    described = sum(bool(shape.get("description")) for shape in shapes)
+    labels = {str(shape.get("label")) for shape in shapes}
+    is_text = described and (2 * described >= len(shapes) or len(labels) == 1)
+    return "description" if is_text else "label"
+
+
 def _read_labelme(listing: Listing, file: str) -> Iterator[Row | Skipped]:
-    for content in objects([load_json(listing, file)]):
-        shapes = objects(content.get("shapes"))
-        key = "description" if any(shape.get("description") for shape in shapes) else "label"
-        for number, shape in enumerate(shapes, start=1):
-            record = {"points": shape.get("points"), "text": shape.get(key)}
-            yield row(record, f"{file}#{number}", listing.image_beside[file])
+    if "labelme" not in listing.choices:
+        listing.choices["labelme"] = _labelme_key(listing)
+    key = listing.choices["labelme"]
+    for number, shape in enumerate(_labelme_shapes(listing, file), start=1):
+        record = {"points": shape.get("points"), "text": shape.get(key)}
+        yield row(record, f"{file}#{number}", listing.image_beside[file])
 
 
 def _heads(listing: Listing, pattern: str, *endings: str) -> list[tuple[str, ...]]:

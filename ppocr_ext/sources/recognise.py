@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -15,12 +15,14 @@ from ppocr_ext.errors import DataError
 from ppocr_ext.limits import MAX_LABEL_LINE_BYTES
 from ppocr_ext.messages import shortened
 from ppocr_ext.sources.line_formats import LINE_FORMATS, Format, lack
-from ppocr_ext.sources.listing import Listing, ending, finder, split_of, stem
+from ppocr_ext.sources.listing import Listing, finder
+from ppocr_ext.sources.names import LIST_ENDINGS, ending, stem
 from ppocr_ext.sources.page_formats import PAGE_FORMATS, corners
 from ppocr_ext.sources.samples import FIXES, Row, Sample, Skipped, Source
 
 FORMATS: dict[str, Format] = {**LINE_FORMATS, **PAGE_FORMATS}
 _HEAD = 300  # entries of each label file that are compared with those of others
+_NAMED = 5  # lists that are not read
 _MOST_COMPARED = 200_000
 # what may be the text in the name of an image: the first, the last or a middle word, all but the last, all
 _FROM_NAMES = (r"^[^-_ ]+", r"[^-_ ]+$", r"(?<=[-_ ])[^-_ ]+(?=[-_ ])", r".+(?=[-_])", r".+")
@@ -79,7 +81,12 @@ class _Reading(NamedTuple):
 
 
 def recognise(
-    root: Path, *, format: str | None = None, labels: Sequence[str] = (), text_from_name: str | None = None
+    root: Path,
+    *,
+    format: str | None = None,
+    labels: Sequence[str] = (),
+    text_from_name: str | None = None,
+    ask_for_split: bool = True,
 ) -> Source:
     """Recognise the label files of a folder.
 
@@ -89,10 +96,12 @@ def recognise(
         labels: the label files to read, relative to the current folder or to ``root``; empty: all.
         text_from_name: a regular expression that finds the text in the name of an image without its ending: the group
             ``text``, else the first group, else all that matches. Label files are not read then.
+        ask_for_split: a folder or label file that may be a part of a split, or not, is an error (``ambiguous_split``).
 
     Raises:
-        DataError: no label file is in a known format (``no_samples``, ``unsupported_data``), or label files contradict
-            each other (``ambiguous_data``); an argument or a file cannot be used.
+        DataError: no label file is in a known format (``no_samples``, ``unsupported_data``), or label files
+            contradict each other (``ambiguous_data``); one of ``labels`` gives no sample (``unread_labels``); an
+            argument or a file cannot be used.
     """
     if root.is_file() and (message := _unsupported([(root.name, root.name)])):
         raise DataError(message, code="unsupported_data")
@@ -101,32 +110,50 @@ def recognise(
             f"--format {format}: there is no such format. Fix: choose one of {', '.join(FORMATS)}.",
             code="bad_value",
         )
-    listing = Listing(root, labels if text_from_name is None else ())
+    listing = Listing(root, labels if text_from_name is None else (), ask_for_split=ask_for_split)
     formats = {format: FORMATS[format]} if format else FORMATS
     formats = {"file_names": _file_names(text_from_name)} if text_from_name is not None else formats
     doubts: Counter[str] = Counter()
     readings = list(_readings(listing, formats, doubts))
     notes = [_why_unread(reading) for reading in readings if not reading.samples]
     usable = [reading for reading in readings if reading.samples]
-    unread = set(listing.labels if listing.by_user else ()).difference(*(each.files for each in usable))
-    if unread or not usable:
-        raise _nothing(listing, sorted(unread), notes)
+    if not usable:
+        raise _nothing(listing, notes)
+    if text_from_name is None:
+        notes += _unread(listing, {file for reading in readings for file in reading.files})
     selection = _select(listing, usable, notes) if len(usable) > 1 else usable
     name = selection[0].format
     groups = [reading.files for reading in selection]
     read = partial(_entries, listing, formats[name], groups)
     files = tuple(chain.from_iterable(groups))
+    for file in listing.labels if listing.by_user else ():
+        if file not in files:
+            why = next((note for note in notes if note.startswith(f"{file} ")), _why_unknown(listing, file))
+            raise DataError(f"--labels: {why}", code="unread_labels")
     if doubts.total():
         doubts.clear()
         deque(read(doubts), maxlen=0)  # to the end
+    notes += _remarks(listing, files, doubts)
+    return Source(name, listing.root, files, tuple(listing.images), tuple(notes), lambda: read(Counter()))
+
+
+def _remarks(listing: Listing, files: Sequence[str], doubts: Mapping[str, int]) -> list[str]:
+    """Return what a user should know about the label files that are read, a sentence each."""
     guesses = [listing.guesses[file] for file in files if file in listing.guesses]
-    notes += [f"Images of lines are read, not photos of the same name: {shortened(guesses, 1)}."] * bool(
-        guesses
-    )
+    no_parts = [path for path, split in listing.splits.items() if not split]
+    notes = [
+        f"{what}: {shortened(paths, count)}."
+        for what, paths, count in (
+            ("Images of lines are read, not photos of the same name", guesses, 1),
+            ("Not taken for parts of a split", no_parts, 3),
+        )
+        if paths
+    ]
     notes += [f"{what}: {count:,}." for what, count in doubts.items() if count]
     encodings = {listing.encodings.get(file, "utf-8-sig"): file for file in reversed(files)}
-    notes += [f"{file} is read as {each.upper()}." for each, file in encodings.items() if each != "utf-8-sig"]
-    return Source(name, listing.root, files, tuple(listing.images), tuple(notes), lambda: read(Counter()))
+    return notes + [
+        f"{file} is read as {each.upper()}." for each, file in encodings.items() if each != "utf-8-sig"
+    ]
 
 
 def _readings(listing: Listing, formats: Mapping[str, Format], doubts: Counter[str]) -> Iterator[_Reading]:
@@ -185,12 +212,12 @@ def _entries(
     """
     seen: set[int] = set()
     for file, alone in ((file, len(files) == 1) for files in groups for file in files):
-        split = split_of(file if alone else file.rpartition("/")[0])
+        split = listing.split_of(file if alone else file.rpartition("/")[0])
         rows = format.read(listing, file)
         first = list(islice(rows, _HEAD))
         find = finder(listing, file, doubts, (row.image for row in first if isinstance(row, Row)))
         for row in chain(first, rows):
-            entry = row if isinstance(row, Skipped) else _entry(row, find, split, doubts)
+            entry = row if isinstance(row, Skipped) else _entry(listing, row, find, split, doubts)
             if isinstance(entry, Sample):
                 key = f"{_place(entry)} {entry.text}"
                 if hash(f"{entry.split}:{key}") in seen:
@@ -200,14 +227,16 @@ def _entries(
             yield entry
 
 
-def _entry(row: Row, find: Callable[[str], str | None], split: str, doubts: Counter[str]) -> Sample | Skipped:
+def _entry(
+    listing: Listing, row: Row, find: Callable[[str], str | None], split: str, doubts: Counter[str]
+) -> Sample | Skipped:
     image = row.image if row.stored else find(row.image)
     if image is None:
         return Skipped("missing_image", row.place, repr(row.image))
     issue = _ISSUE.search(row.text)
     if issue or _BAD_PATH.search(image):
         return Skipped(str(issue.lastgroup) if issue else "bad_path", row.place, repr(row.text[:60]), image)
-    split = row.split or split or split_of(image.rpartition("/")[0])
+    split = row.split or split or listing.split_of(image.rpartition("/")[0])
     if row.box is None:
         crop = _CROP.fullmatch(image) if "_crop_" in image else None
         return Sample(image, row.text, row.place, split, crop[1] if crop else "")
@@ -257,13 +286,14 @@ def _select(listing: Listing, usable: list[_Reading], notes: list[str]) -> list[
             differ = same.text.strip() != sample.text.strip() and not listing.by_user
             if differ and not _in_two_splits(same.split, sample.split):
                 raise _ambiguous(listing, other, reading)
-        is_copy = all(
+        is_copy = not listing.by_user and all(
             _copy(each) in copies and not _in_two_splits(copies[_copy(each)], each.split)
             for each in reading.samples
         )
+        is_result = not listing.by_user and selection and _RESULTS.search(reading.files[0])
         why = (
             (is_copy and "other label files have the same texts")
-            or (selection and _RESULTS.search(reading.files[0]) and "it stands among results")
+            or (is_result and "it stands among results")
             or (
                 reading.format == "ppocrlabel"
                 and selection
@@ -318,25 +348,49 @@ def _why_unread(reading: _Reading) -> str:
     )
 
 
-def _nothing(listing: Listing, unread: Sequence[str], notes: Sequence[str]) -> DataError:
+def _unread(listing: Listing, read: Collection[str]) -> Iterator[str]:
+    """Yield why lists are not read, a sentence each for the first; those of ``read`` are in a known format."""
+    kinds = (*LIST_ENDINGS, "json", "xml")
+    lists = [file for file in listing.labels if ending(file) in kinds and file not in listing.image_beside]
+    others = [file for file in lists[: listing.most] if file not in read]
+    left_out = [file for file in lists[listing.most :] if file not in read]
+    yield from (_why_unknown(listing, file) for file in others[:_NAMED])
+    if others[_NAMED:]:
+        yield f"{shortened(others[_NAMED:], 1)}: not read, for the same reason."
+    if left_out:
+        yield f"{shortened(left_out, 1)}: not read, since there are too many lists. Fix: name all by `--labels`."
+
+
+def _why_unknown(listing: Listing, file: str) -> str:
+    """Return why a file is in no known format."""
+    head = listing.head(file)
+    return (
+        _unsupported([(file, file), (file, head)])
+        or f"{file} is not read, its format is unknown: it begins with {head[:80]!r}{lack(listing, file)}."
+    )
+
+
+def _nothing(listing: Listing, notes: Sequence[str]) -> DataError:
     """Return the error of a folder without samples, or of label files named by the user that give none."""
-    texts = unread or listing.with_ending("csv", "json", "jsonl", "manifest", "txt", "xml")
-    heads = [(file, listing.head(file)) for file in texts]
-    other = _unsupported([*((file, file) for file in unread or listing.files), *heads])
+    named = listing.labels if listing.by_user else []
+    texts = named or listing.with_ending("csv", "json", "jsonl", "manifest", "txt", "xml")
+    other = _unsupported(
+        [*((file, file) for file in named or listing.files), *((file, listing.head(file)) for file in texts)]
+    )
     if other and not notes:
         return DataError(other, code="unsupported_data")
     files = [*listing.images, *listing.files]
     counts = ", ".join(f"{count:,} .{name}" for name, count in Counter(map(ending, files)).most_common(5))
     lines = [
-        f"{shortened(unread or [str(listing.root)], 1)}: it has no texts of images (found {counts or 'no files'}: "
+        f"{shortened(named or [str(listing.root)], 1)}: it has no texts of images (found {counts or 'no files'}: "
         f"{shortened(files, 3)}). Fix: add a label file, or the column that is missing, or give `--text-from-name`.",
         *notes,
         *filter(None, [other]),
     ]
-    if unread or not notes:
+    if named or not notes:
         lines += [
-            *(f"  {file} begins with {head[:80]!r}{lack(listing, file)}." for file, head in heads[:3]),
-            *([] if unread else _from_names(list(listing.images))),
+            *(f"  {_why_unknown(listing, file)}" for file in texts[:3]),
+            *([] if named else _from_names(list(listing.images))),
             *(f"  {name}: {row.description}" for name, row in FORMATS.items()),
         ]
     return DataError("\n".join(lines), code="no_samples")

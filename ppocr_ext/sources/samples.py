@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -77,7 +77,10 @@ FIXES: dict[str, str] = {  # reason -> what to do about it
     "bad_text": "Correct these texts: they hold a tab or characters that are not valid, or are very long.",
     "bad_path": "Rename these images: a path must not begin with `[`, and not hold a tab or a line end.",
     "several_lines": "A sample is one line of text: cut the image, or close a quote that is open in the table.",
+    "unpaired": "Export Label Studio's JSON: the smaller exports do not say which boxes have no text.",
     "bad_box": "Draw these boxes again: four corners around one line of text.",
+    "unknown_char": "Nothing to do: --characters leaves these texts out.",
+    "broken_image": "The survey of the images names them.",
     "name_differs": "The pattern for file names does not match these names.",
 }
 
@@ -101,3 +104,15 @@ class Source:
     images: tuple[str, ...]
     notes: tuple[str, ...]
     read: Callable[[], Iterator[Sample | Skipped]]
+
+    def without(self, reason: str, is_bad: Callable[[Sample], bool]) -> Source:
+        """Return the source that skips some samples for a reason, a key of ``FIXES``."""
+
+        def read() -> Iterator[Sample | Skipped]:
+            for entry in self.read():
+                if isinstance(entry, Sample) and is_bad(entry):
+                    yield Skipped(reason, entry.place, repr(entry.text[:60]), entry.image)
+                else:
+                    yield entry
+
+        return replace(self, read=read)

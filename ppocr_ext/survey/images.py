@@ -25,7 +25,8 @@ from ppocr_ext.survey.findings import Finding, Level, Spread, Tally, spread_of
 MOST = 20_000  # images that are looked at
 _BLOCK = 256  # images between two calls of `progress`
 _STEP = 0.1  # of its contrast: a smaller difference of neighbours counts as none
-_NEAR = 0.15  # share of the edges in which copies differ at most
+_SHARED = 0.92  # of the edges of the image that has fewer, copies share at least this: a bright one loses some in white
+_FEWER = 0.5  # and it has at least this share of the edges of the other
 _NEAR_RATIO = 0.06  # relative difference of their aspect ratios
 _NEIGHBOURS = 8  # images of the same text and band that are compared with each one
 _KINDS = {"L": "grey", "LA": "grey with alpha", "1": "black and white", "P": "palette", "I;16": "16 bit"}
@@ -299,9 +300,9 @@ def _near_pairs(looks: list[_Look]) -> list[tuple[int, int]]:
             one, other = order[:-step], order[step:]
             same = (texts[one] == texts[other]) & (band[one] == band[other])
             one, other = one[same], other[same]
-            differ = np.unpackbits(signatures[one] ^ signatures[other], axis=1).sum(axis=1)
-            close = (differ <= _NEAR * weights[one]) & (
-                np.abs(ratios[one] / ratios[other] - 1) <= _NEAR_RATIO
-            )
+            shared = np.unpackbits(signatures[one] & signatures[other], axis=1).sum(axis=1)
+            fewer, more = np.sort((weights[one], weights[other]), axis=0)
+            close = (shared >= _SHARED * fewer) & (fewer >= _FEWER * more)
+            close &= np.abs(ratios[one] / ratios[other] - 1) <= _NEAR_RATIO
             pairs.update(zip(one[close].tolist(), other[close].tolist(), strict=True))
     return sorted(pairs)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from ppocr_ext.sources.samples import Sample
 from ppocr_ext.survey.findings import Finding, Level, Spread, Tally, shown, spread_of
+from ppocr_ext.text_direction import VISUAL, is_right_to_left, order_of, order_votes
 
 _REMEMBERED = 200_000  # images whose texts are compared, and groups whose splits are
 
@@ -101,6 +102,7 @@ def _any(characters: str) -> Callable[[str], object]:
 
 
 _never = re.compile("(?!)").search  # for the rules that TextSurvey applies itself
+_REVERSED = ("reversed_hebrew", "reversed_arabic")
 _SPACES = "Replace it by a single U+0020: a network cannot tell spaces apart."
 
 RULES: tuple[Rule, ...] = (
@@ -258,6 +260,8 @@ class TextReport:
         characters: each with its count, the most frequent first.
         rarest: character, count, and the place of its first occurrence.
         findings: doubtful labels, in the order of ``RULES``.
+        order: in which words of right-to-left scripts are stored, ``"logical"`` or ``"visual"``; empty if they do not
+            show it, or there are none.
     """
 
     samples: int
@@ -267,6 +271,7 @@ class TextReport:
     characters: dict[str, int]
     rarest: tuple[tuple[str, int, str], ...]
     findings: tuple[Finding, ...]
+    order: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -284,11 +289,14 @@ class TextSurvey:
         self._longest = (0, "")
         self._characters: Counter[str] = Counter()
         self._first: dict[str, str] = {}  # character -> place
-        self._doubts: dict[str, int] = {}  # character -> the rules that it belongs to, a bit each
+        self._doubts: dict[
+            str, int
+        ] = {}  # character -> the rules that it belongs to, and its direction, a bit each
         self._tally = Tally()
         self._texts: dict[int, int] = {}  # digest of the image's name -> digest of its text
         self._splits: dict[str, str] = {}  # group -> split of its first sample
         self._distinct: set[str] = set()  # texts, at most two
+        self._orders: Counter[str] = Counter()
 
     def add(self, sample: Sample) -> None:
         """Take the next sample."""
@@ -312,14 +320,15 @@ class TextSurvey:
         for character in sample.text:
             if character not in self._first:
                 self._first[character] = sample.place
-                self._doubts[character] = sum(
-                    bool(rule.character(character)) << at for at, rule in enumerate(RULES)
-                )
+                doubts = [*(rule.character(character) for rule in RULES), is_right_to_left(character)]
+                self._doubts[character] = sum(bool(each) << at for at, each in enumerate(doubts))
         return set(map(self._doubts.__getitem__, sample.text))
 
     def _check(self, sample: Sample, doubts: set[int]) -> None:
         """Count a label by the rules whose characters it has."""
         bits = reduce(or_, doubts, 0)
+        if bits >> len(RULES):
+            self._orders.update(order_votes(sample.text))
         for at, rule in enumerate(RULES):
             if bits >> at & 1 and rule.label(sample.text):
                 self._tally.add(rule.code, sample.place, sample.text)
@@ -344,10 +353,13 @@ class TextSurvey:
         counts = self._characters
         total = self._lengths.total()
         rarest = sorted(counts, key=counts.__getitem__)[:10]
+        order = order_of(self._orders)
         findings = [
             self._tally.finding(rule.code, rule.level, total, f"labels {rule.what}", rule.fix)
             for rule in RULES
-            if self._tally.counts[rule.code] and rule.data(counts)
+            if self._tally.counts[rule.code]
+            and rule.data(counts)
+            and not (order == VISUAL and rule.code in _REVERSED)  # all are stored so
         ]
         if total > 1 and len(self._distinct) == 1:
             examples = ((self._longest[1], shown(min(self._distinct))),)
@@ -362,6 +374,7 @@ class TextSurvey:
             characters=dict(counts.most_common()),
             rarest=tuple((each, counts[each], self._first[each]) for each in rarest),
             findings=tuple(findings),
+            order=order,
         )
 
 

@@ -141,6 +141,25 @@ def test_an_interrupted_pass_goes_on(trained, tmp_path, monkeypatch):
     assert not (tmp_path / "partial.npz").exists()
 
 
+def test_a_label_file_that_has_changed_is_another_pass(trained, captchas, tmp_path, monkeypatch):
+    from ppocr_ext.centers import collect as module
+
+    labels = tmp_path / "labels.txt"
+    lines = (captchas / "train_list.txt").read_text().splitlines()
+    labels.write_text("\n".join(lines) + "\n")
+    monkeypatch.setattr(module, "_SAVE_EVERY", 0.0)
+    options = CollectOptions(all_lines=True, partial=tmp_path / "partial.npz", resume=True)
+    config = trained.with_values({"Train.dataset.label_file_list": [str(labels)]})
+    collect(built(config), options)
+    assert collect(built(config), options).samples == 24
+    name, label = lines[3].split("\t")
+    lines[3] = f"{name}\t{label[::-1]}"
+    assert label != label[::-1]
+    labels.write_text("\n".join(lines) + "\n")
+    with raises_code(DataError, "other_pass"):
+        collect(built(config), options)
+
+
 def test_a_result_that_cannot_be_written_keeps_what_was_added_up(trained, tmp_path, monkeypatch, capsys):
     from ppocr_ext.centers import collect as module
     from ppocr_ext.characters.center_table import CenterTable

@@ -67,7 +67,7 @@ ADAMW = {
     "no_weight_decay_name": "norm",
     "one_dim_param_no_weight_decay": True,
 }
-COSINE = {"name": "Cosine", "learning_rate": 0.001, "warmup_epoch": 5}
+COSINE = {"name": "Cosine", "learning_rate": 0.001, "warmup_epoch": 1}
 DECODE = {"DecodeImage": {"img_mode": "BGR", "channel_first": False}}
 ENCODE = {"MultiLabelEncode": {"gtc_encode": "NRTRLabelEncode"}}
 KEEP = {"KeepKeys": {"keep_keys": ["image", "label_ctc", "label_gtc", "length", "valid_ratio"]}}

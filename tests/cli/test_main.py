@@ -235,6 +235,26 @@ def test_sigterm_ends_a_command_like_ctrl_c(
     assert (cleaned, capsys.readouterr().err) == ([True], f"{said}\n")
 
 
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)]
+)
+def test_a_signal_that_paddle_raises_anew_ends_a_command_as_usual(
+    number: int, code: int, command: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """While Paddle traces a network, it gives each exception a text in place of its arguments."""
+
+    def run(args: argparse.Namespace) -> int:
+        try:
+            signal.raise_signal(number)
+        except KeyboardInterrupt as error:
+            raise type(error)("In transformed code: …") from None
+        return 0
+
+    command(run)
+    assert main(["try-it", "-c", "x"]) == code
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
 def test_a_hangup_that_is_ignored_stays_so(command: Callable[..., None]) -> None:
     def run(args: argparse.Namespace) -> int:
         with deferred_signals(lambda number: pytest.fail("not ignored")):

@@ -11,8 +11,8 @@ from waiting import HANG
 
 from ppocr_ext.data.batch_check import BatchLabelCheck, misfit_rows
 from ppocr_ext.data.batches import MULTI_HEAD, BatchLayout, kept_keys
-from ppocr_ext.data.preflight_report import UnusableLimit
 from ppocr_ext.data.sample_rules import frames_needed
+from ppocr_ext.data.unusable_limit import UnusableLimit
 from ppocr_ext.errors import DataError
 
 LAYOUT = BatchLayout.of_keys(["image", "label", "length"])
@@ -112,7 +112,7 @@ import multiprocessing
 import numpy as np
 from ppocr_ext.data.batch_check import BatchLabelCheck
 from ppocr_ext.data.batches import BatchLayout
-from ppocr_ext.data.preflight_report import UnusableLimit
+from ppocr_ext.data.unusable_limit import UnusableLimit
 multiprocessing.set_start_method("spawn")  # all is pickled
 layout = BatchLayout.of_keys(["image", "label", "length"])
 sample = [np.zeros((3, 1, 1)), np.array([1, 1]), np.array(2)]

@@ -15,8 +15,8 @@ from lmdb_files import IMAGE, write_lmdb
 from ppocr_ext.charset import Charset
 from ppocr_ext.data.lmdb_sets import open_sets
 from ppocr_ext.data.preflight import check_lmdbs
-from ppocr_ext.data.preflight_report import UnusableLimit, limit_errors
 from ppocr_ext.data.sample_rules import FrameLimit, SampleRules
+from ppocr_ext.data.unusable_limit import UnusableLimit, limit_errors
 from ppocr_ext.errors import DataError
 
 DIGITS = Charset(tuple("0123456789"))

@@ -9,8 +9,8 @@ import pytest
 from error_codes import raises_code
 
 from ppocr_ext.data.load_failures import LoadFailures, report_failures
-from ppocr_ext.data.preflight_report import UnusableLimit
 from ppocr_ext.data.sample_seeds import generators_seeded
+from ppocr_ext.data.unusable_limit import UnusableLimit
 from ppocr_ext.errors import DataError
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import cv2
@@ -22,7 +22,7 @@ from ppocr_ext.data.sample_rules import FrameLimit, SampleRules, frames_needed, 
 from ppocr_ext.limits import MAX_LABEL_LINE_BYTES
 
 SMALL = Charset(tuple("abc019-^]\\[ é中\U00020000\t") + ("more",), use_space=True)
-MAPPED = SMALL.with_unknown_symbol("c")
+MAPPED = replace(SMALL, unknown_symbol="c")
 NAMES = ["a.png", "b.jpg", "sub/c.bmp", "sub/d.webp", "sub/e.tiff", "photo.jpg"]
 NAMES += ["filled.jpg", "between.jpg"]
 NAMES += ["link.png", "out.png", "../secret.png", "sub/../a.png", "./a.png", "in/c.bmp", "sub//c.bmp", "pipe"]
@@ -44,8 +44,8 @@ RULES = {
     "CTC": SampleRules(SMALL, 6, allow_outside_data_dir=False),
     "NRTR": SampleRules(SMALL, 8, "nrtr", FrameLimit(7), allow_outside_data_dir=False),
     "outside, SAR": SampleRules(SMALL, 5, "sar", min_text_length=2),
-    "drop_char": SampleRules(SMALL, 6, frames=FrameLimit(5), unknown_char="drop_char"),
-    "map, misfits count": SampleRules(MAPPED, 6, frames=FrameLimit(4, required=False), unknown_char="map"),
+    "drop_char": SampleRules(replace(SMALL, drops_unknown=True), 6, frames=FrameLimit(5)),
+    "map, misfits count": SampleRules(MAPPED, 6, frames=FrameLimit(4, required=False)),
     "capitals": SampleRules(Charset.default(), 6, "nrtr", allow_outside_data_dir=False),
     "no charset": SampleRules(None, None, max_pixels=500),
     "no label fits": SampleRules(SMALL, 2, "nrtr"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import cv2
 import numpy as np
@@ -14,8 +14,8 @@ from error_codes import raises_code
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.data.preflight import check_label_files
-from ppocr_ext.data.preflight_report import UnusableLimit, limit_errors
 from ppocr_ext.data.sample_rules import FrameLimit, SampleRules
+from ppocr_ext.data.unusable_limit import UnusableLimit, limit_errors
 from ppocr_ext.errors import DataError
 from ppocr_ext.host.locate import locate_host
 
@@ -34,6 +34,8 @@ def folder(tmp_path):
 
 def check(files, folder, charset, max_text_length, **options):
     """Check label files by the rules among ``options``."""
+    if options.pop("unknown_char", "") == "drop_char":
+        charset = replace(charset, drops_unknown=True)
     names = {field.name for field in fields(SampleRules)} & set(options)
     rules = SampleRules(charset, max_text_length, **{name: options.pop(name) for name in names})
     return check_label_files(files, folder, rules, **options)
@@ -195,6 +197,24 @@ def test_labels_that_lose_characters_are_counted(folder):
     ) and "3 with characters that are dropped" in result.summary()
     clean = check(write(folder, "ok.png\t12", name="b.txt"), folder, DIGITS, 25, unknown_char="drop_char")
     assert clean.mapped == 0 and clean.summary() == "1 samples, all usable"
+
+
+@pytest.mark.parametrize(
+    ("labels", "named", "counted"),
+    [("QXghL gh Qh", True, (2, "QXghL")), ("#1 gh Qg", True, (1, "Qg")), ("#1 #2 Q# Qg", False, (1, "Qg"))],
+)
+def test_a_dictionary_without_the_other_case_is_named_before_letters_are_dropped(
+    folder, labels, named, counted
+):
+    file = write(folder, *(f"ok.png\t{label}" for label in labels.split()))
+    charset = Charset(tuple("qxghl"))
+    result = check(file, folder, charset, 25)
+    errors = limit_errors({"Train": result}, UnusableLimit(0.1))[0]
+    assert ("other case" in errors) == named
+    assert ("`Global.unknown_char: drop_char` keeps" in errors) == (not named)
+    assert (
+        check(file, folder, charset, 25, unknown_char="drop_char").other_case == counted == result.other_case
+    )
 
 
 @pytest.fixture(scope="module")

@@ -73,6 +73,12 @@ def test_what_can_be_seen_is_not_named(name: str) -> None:
     assert visibility_issue(png(SEEN[name]), "1234") is None
 
 
+def test_a_squeezed_word_is_no_vertical_text() -> None:
+    squeezed = text(64, 40)
+    assert visibility_issue(png(squeezed), "INTERNATIONAL") is None
+    assert visibility_issue(png(np.ascontiguousarray(np.rot90(text(32, 260)))), "INTERNATIONAL") is not None
+
+
 def test_no_image_at_all_is_left_to_the_check_of_images() -> None:
     assert visibility_issue(b"", "1") is visibility_issue(b"no image", "1") is None
 

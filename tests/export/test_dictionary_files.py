@@ -12,6 +12,7 @@ from ppocr_ext.errors import CharsetError, ConfigError, ModelError
 from ppocr_ext.export.clients import CLIENT_NAMES, choose_name
 from ppocr_ext.export.exporter import onnx_metadata, write_charset, write_inference_yml
 from ppocr_ext.recognition.images import WidthPolicy
+from ppocr_ext.text_direction import RIGHT_TO_LEFT
 
 POLICY = WidthPolicy("widen", (3, 48, 320), "RGB", max_width=3200)
 
@@ -67,7 +68,7 @@ def test_a_dictionary_that_rapidocr_would_shift_is_refused(breaks):
         onnx_metadata(Charset(("a", "b", breaks)), POLICY)
 
 
-LATIN, ARABIC = Charset(tuple("abc")), Charset(tuple("abcس"))
+LATIN, ARABIC = Charset(tuple("abc")), Charset(tuple("abcس"), direction=RIGHT_TO_LEFT)
 
 
 def config_of(backbone: str = "SVTRv2", **settings: object) -> Config:
@@ -111,4 +112,10 @@ def test_a_name_that_the_client_would_refuse_or_misuse_is_refused():
         choose_name(config_of(pdx_model_name="PP-OCRv6_mobile_rec"), None, LATIN)
     with raises_code(ConfigError, "arabic_name"):
         choose_name(config_of(), None, LATIN, "arabic_PP-OCRv5_mobile_rec")
-    assert choose_name(config_of(), None, ARABIC, "arabic_PP-OCRv5_mobile_rec")
+    with raises_code(ConfigError, "arabic_name", "--model-name arabic_PP-OCRv5_mobile_rec"):
+        choose_name(config_of(model_name="ch_SVTRv2_rec"), None, ARABIC)
+    assert (
+        choose_name(config_of(), None, ARABIC, "arabic_PP-OCRv3_mobile_rec") == "arabic_PP-OCRv3_mobile_rec"
+    )
+    assert choose_name(config_of(), None, ARABIC) == "arabic_PP-OCRv5_mobile_rec"
+    assert choose_name(config_of("MobileNetV1Enhance"), None, ARABIC) == "arabic_PP-OCRv3_mobile_rec"

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -119,6 +120,23 @@ def test_a_home_that_cannot_be_written_to_is_no_hindrance(tmp_path, monkeypatch)
         write_reader(recogniser_of(tmp_path).network, tmp_path / name, SHAPE)
         assert (tmp_path / name / "inference.json").is_file()
     assert homes == [True, True] and os.environ["HOME"] == str(tmp_path / "file")
+
+
+def test_a_signal_waits_until_the_network_is_traced(tmp_path, monkeypatch):
+    """Inside Paddle's C++ an exception of its handler would abort the process."""
+    save, saved = paddle.jit.save, []
+
+    def interrupted(*args):
+        signal.raise_signal(signal.SIGINT)
+        save(*args)
+        saved.append(True)
+
+    monkeypatch.setattr(paddle.jit, "save", interrupted)
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        write_reader(recogniser_of(tmp_path).network, tmp_path, SHAPE)
+    assert saved and (tmp_path / "inference.json").is_file()
+    assert signal.getsignal(signal.SIGINT) == before
 
 
 def test_a_head_that_applies_the_softmax_twice_is_refused(tmp_path):

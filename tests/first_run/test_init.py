@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
+from error_codes import raises_code
 from released import CHARACTERS, describe, paddle_release, write_network
 from saved_runs import save_run
 from tiny_runs import captchas, tiny
@@ -21,7 +23,10 @@ from ppocr_ext import inspect_data
 from ppocr_ext.cli.main import main
 from ppocr_ext.config import load
 from ppocr_ext.data.label_file import read_label_file, write_label_file
+from ppocr_ext.errors import DataError
 from ppocr_ext.first_run import decisions, trial, writing
+from ppocr_ext.first_run.inspect import samples_of
+from ppocr_ext.first_run.split import OWN_SPLIT
 from ppocr_ext.inference import released
 
 pytestmark = pytest.mark.usefixtures("no_released_models")
@@ -96,6 +101,45 @@ def test_from_nothing_to_a_config_that_passes_its_check(
     assert labels(Path("my/val.txt")) != val
 
 
+def test_a_config_that_cannot_be_trained_is_found_before_anything_is_drawn(
+    photos: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(decisions, "_frames", lambda *_: iter(()))  # `use_pos` knows 80 frames
+    monkeypatch.setattr(writing, "_draw", lambda *_: pytest.fail("lines are drawn"))
+    wide = [(name, text * 10) for name, text in labels(photos / "labels.txt").items()]
+    write_label_file(photos / "labels.txt", wide)
+    assert main(["init", str(photos)]) == 2
+    assert "80 positions" in capsys.readouterr().err
+    assert not Path("my").exists()
+
+
+def test_wide_lines_can_be_trained(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wide = [(name, text * 10) for name, text in labels(photos / "labels.txt").items()]
+    write_label_file(photos / "labels.txt", wide)
+    said(capsys, "init", photos)
+    text = said(capsys, "config", "-c", "my/config.yml", "--check")
+    assert "few_frames" not in text and "no issues" in text
+
+
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+def test_what_an_interrupted_init_leaves_is_no_data(
+    photos: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    draw = writing._draw
+
+    def interrupt(lines: Any, folder: Path, count: int) -> None:
+        draw(lines, folder, count)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(writing, "_draw", interrupt)
+    if how == "killed":
+        monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
+    before = inspect_data(photos).source.images
+    assert main(["init", str(photos), "--out", str(photos / "my")]) == 130
+    assert (photos / "my" / "drawn").exists() == (how == "killed")
+    assert inspect_data(photos).source.images == before
+
+
 def test_looking_alone_writes_nothing(
     photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -109,6 +153,51 @@ def test_looking_alone_writes_nothing(
     assert json.loads(json.dumps(inspect_data(photos).to_json())) == content
 
 
+def test_what_is_left_out_is_left_out_before_anything_is_decided(photos: Path) -> None:
+    every = labels(photos / "labels.txt")
+    (photos / next(name for name, text in every.items() if "9" not in text)).write_bytes(b"broken")
+    usable = [text for text in every.values() if "9" not in text]
+    found = inspect_data(photos, characters="012345678")
+    assert sum(found.split.counts().values()) == len(usable) - 1
+    assert found.texts.samples == len(usable) and max(map(len, usable)) == found.texts.longest[0]
+    assert {each.code: each.count for each in found.skipped} == {"unknown_char": 34 - len(usable)}
+    train = found.split.counts()["train"]
+    plan = found.plan
+    assert plan.repeats * train / (plan.repeats * train + plan.drawn) >= 0.2
+    with raises_code(DataError, "no_characters"):
+        inspect_data(photos, characters="xyz")
+
+
+@pytest.mark.parametrize("factor", [0.6, 1.15])
+def test_a_brighter_or_darker_copy_stays_with_its_original(photos: Path, factor: float) -> None:
+    rows = list(labels(photos / "labels.txt").items())
+    for name, _ in rows:
+        pixels = np.clip(cv2.imread(str(photos / name)) * factor, 0, 255).astype(np.uint8)
+        cv2.imwrite(str(photos / f"other_{name}"), pixels)
+    write_label_file(photos / "labels.txt", rows + [(f"other_{name}", text) for name, text in rows])
+    for seed in range(3):
+        found = inspect_data(photos, seed=seed)
+        parts = dict(zip((each.image for each in samples_of(found.source)), found.split.codes, strict=True))
+        assert all(parts[name] == parts[f"other_{name}"] for name, _ in rows)
+        assert found.split.counts()["val"] >= 4
+
+
+def test_the_ceiling_of_val_is_said(photos: Path, tiny: Any, tmp_path: Path) -> None:
+    rows = list(labels(photos / "labels.txt").items())
+    for split, part in (("train", rows[:24]), ("val", rows[24:])):
+        marked = [
+            (name, f"{text}X" if split == "val" and number % 2 else text)
+            for number, (name, text) in enumerate(part)
+        ]
+        write_label_file(photos / f"{split}.txt", marked)
+    (photos / "labels.txt").unlink()
+    save_run(tiny("student"), tmp_path / "run")
+    found = inspect_data(photos, base=str(tmp_path / "run"))
+    assert found.split.by == OWN_SPLIT and any("at most 50%" in note for note in found.notes)
+    # drawn lines have the character
+    assert not any("at most" in note for note in inspect_data(photos).notes)
+
+
 def test_a_base_says_how_much_it_reads_as_eval_says_it(
     photos: Path, tiny: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -117,7 +206,7 @@ def test_a_base_says_how_much_it_reads_as_eval_says_it(
     found = re.search(r"Before you train: ([\d.]+)% of val \((\d+) samples", text)
     assert found is not None
     assert set("".join(labels(Path("my/train.txt")).values())) <= set("012345678")
-    assert re.search(r"left out: \d+ unknown_char", text)
+    assert re.search(r"\d+ of 34 texts are skipped: unknown_char", text)
     config = load("my/config.yml")
     assert config.at("Architecture.pretrained_dict") is not None
     assert config.at("Global.pretrained_model") == "run/best_accuracy"
@@ -190,6 +279,8 @@ def test_lmdbs_for_train_and_val_are_read_as_they_are(
     said(capsys, "init", "sets")
     assert load("my/config.yml").at("Eval.dataset.data_dir") == "sets/val" and not Path("my/val.txt").exists()
     assert main(["config", "-c", "my/config.yml", "--check"]) == 0
+    said(capsys, "init", "sets", "--characters", "0-8", "--out", "some")
+    assert set("".join(labels(Path("some/train.txt")).values())) <= set("012345678")
     said(capsys, "init", "sets/train", "--out", "one")
     assert all((Path("one") / name).is_file() for name in labels(Path("one/train.txt")))
 
@@ -220,6 +311,19 @@ def pages(photos: Path, tmp_path: Path) -> Path:
     return folder
 
 
+def test_a_single_character_is_not_turned(pages: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = (pages / "Label.txt").read_text(encoding="utf-8").splitlines()
+    high = [[5, 5], [25, 5], [25, 65], [5, 65]]
+    boxes = [{"transcription": text, "points": high, "difficult": False} for text in ("1", "11")]
+    name = lines[0].partition("\t")[0]
+    lines[0] = f"{name}\t{json.dumps(boxes)}"
+    (pages / "Label.txt").write_text("\n".join(lines), encoding="utf-8")
+    assert "1 crops" in said(capsys, "init", pages)
+    cut = labels(Path("my/train.txt")) | labels(Path("my/val.txt"))
+    shapes = {text: cv2.imread(f"my/{image}").shape[:2] for image, text in cut.items() if text in ("1", "11")}
+    assert shapes == {"1": (60, 20), "11": (20, 60)}
+
+
 def test_pages_are_cut_and_their_lines_stay_together(pages: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (pages / "page 3.jpg").write_bytes(b"no image")
     text = said(capsys, "init", pages)
@@ -241,7 +345,7 @@ def test_a_page_shows_labels_as_text(photos: Path, capsys: pytest.CaptureFixture
     write_label_file(photos / "labels.txt", rows)
     (photos / rows[5][0]).write_bytes(b"broken")
     text = said(capsys, "init", photos, "--out", photos / "my")
-    assert "left out: 1 broken_image" in text and "characters occur only once: <" in text
+    assert "1 of 34 images cannot be decoded" in text and "characters occur only once: <" in text
     assert "\u202e" not in text
     assert "samples: 34 usable" in said(capsys, "init", photos, "--dry")  # what the first one drew is no data
     page = (photos / "my" / "init.html").read_text(encoding="utf-8")

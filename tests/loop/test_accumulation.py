@@ -1,5 +1,6 @@
 """Several batches for one step of the optimizer: the weights of the joined batch, whole groups, stops, bad values."""
 
+import shutil
 import signal
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,7 +10,7 @@ import paddle
 import pytest
 from error_codes import raises_code
 from faults import Plant, nan_loss
-from tiny_runs import ONE_BRANCH, metrics
+from tiny_runs import ONE_BRANCH, metrics, shipped
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.errors import WeightsError
@@ -42,6 +43,18 @@ class Steps(Hook):
         self.rates[number], self.whole[number] = step.lr, step.is_whole
         if number == self.stop_after:
             signal.raise_signal(signal.SIGINT)
+
+
+class Copies(Hook):
+    """Keep the best checkpoint that stands at step 6."""
+
+    def __init__(self, prefix):
+        self.prefix = prefix
+
+    def on_save(self, prefix, position):
+        if prefix.name == self.prefix.name and position.global_step == 6:
+            for file in prefix.parent.glob(f"{prefix.name}.*"):
+                shutil.copy(file, self.prefix.parent)
 
 
 @pytest.fixture
@@ -196,6 +209,39 @@ def test_a_stop_inside_a_group_waits_for_its_end_and_the_run_is_resumed_exactly(
     state = theirs.train_state()
     assert state.hooks["Ema"]["updates"] == theirs.optimizer_state()["LR_Scheduler"]["last_epoch"] == 4
     assert [line["step"] for line in metrics(tmp_path / "whole") if "grad_norm" in line] == [2, 3, 5, 6]
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("ema", [None, 0.9])
+@pytest.mark.parametrize("loss", ["CTCLoss", "CenterLoss"])
+def test_a_checkpoint_inside_a_group_is_resumed_bit_for_bit(tiny, tmp_path, ema, loss):
+    """Its batches have changed BatchNorm and centers, and a resumed run reads them again."""
+
+    def config(name, **values):
+        settings = {"Global.accumulate": 3, "Global.ema": ema, "Global.eval_batch_step": [0, 4]}
+        folder = {"Global.save_model_dir": str(tmp_path / name), "Global.dry_step": False}
+        if loss == "CenterLoss":
+            entries = shipped("student").thaw()["Loss"]["loss_config_list"]
+            settings["Loss.loss_config_list"] = [*entries, {"CenterLoss": {"weight": 0.1, "update": "ema"}}]
+        return tiny("student", **{**folder, **settings, "Train.loader.batch_size_per_card": 4, **values})
+
+    best = tmp_path / "resumed" / "best_accuracy"
+    best.parent.mkdir()
+    train(config("whole"), hooks=[Copies(best)])  # evaluated after step 8, the second batch of a group
+    state = Checkpoint(best).train_state()
+    assert state.position.global_step == 6 and state.before_group
+    moved = [
+        np.abs(state.before_group[name] - Checkpoint(best).weights()[name]).max()
+        for name in state.before_group
+    ]
+    assert max(moved) > 0
+    train(config("resumed", **{"Global.checkpoints": str(best)}))
+    ours, theirs = (Checkpoint(tmp_path / name / "latest") for name in ("resumed", "whole"))
+    for name, value in theirs.weights().items():
+        np.testing.assert_array_equal(ours.weights()[name], value, err_msg=name)
+    for name, value in theirs.train_state().loss.items():
+        np.testing.assert_array_equal(ours.train_state().loss[name], value, err_msg=name)
+    assert not theirs.train_state().before_group  # it is written at the end of a group
 
 
 @pytest.mark.e2e

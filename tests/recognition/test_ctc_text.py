@@ -1,18 +1,21 @@
 """The text of CTC's probabilities, against PaddleOCR's own decoder and by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.host import open_host
-from ppocr_ext.recognition.ctc_text import is_reordered, read
+from ppocr_ext.recognition.ctc_text import read
+from ppocr_ext.text_direction import RIGHT_TO_LEFT, RIGHT_TO_LEFT_VISUAL, TEXT_DIRECTIONS
 
 LINES = {"dict.txt": list("abc天地0 "), "arabic_dict.txt": list("ابتab1. ")}
 
 
-def decoder(path, space=False):
+def decoder(path, charset, space=False):
     options = {"character_dict_path": str(path), "use_space_char": space}
-    return open_host().build_post_process({"name": "CTCLabelDecode"}, options)
+    return open_host().build_post_process({"name": "CTCLabelDecode"}, options, charset)
 
 
 def write(folder, name):
@@ -21,16 +24,17 @@ def write(folder, name):
     return path
 
 
+@pytest.mark.parametrize("direction", TEXT_DIRECTIONS)
 @pytest.mark.parametrize("name", LINES)
-def test_texts_and_confidences_are_the_host_s(tmp_path, name):
+def test_texts_and_confidences_are_the_host_s(tmp_path, name, direction):
     path = write(tmp_path, name)
-    charset = Charset.from_file(path)
+    charset = replace(Charset.from_file(path), direction=direction)
     rng = np.random.default_rng(5)
     logits = rng.normal(0, 2, (200, 30, charset.ctc_classes)).astype(np.float32)
     logits[:, :, 0] += rng.normal(0, 3, (200, 1))  # some with many blanks, some with none
     logits[:, 1::2] = np.where(rng.random((200, 15, 1)) < 0.4, logits[:, ::2], logits[:, 1::2])  # repeats
     probabilities = np.exp(logits) / np.exp(logits).sum(axis=2, keepdims=True)
-    theirs = decoder(path)(probabilities)
+    theirs = decoder(path, charset)(probabilities)
     ours = [read(each, charset) for each in probabilities]
     assert [(each.text, each.confidence) for each in ours] == theirs
     assert {len(each.text) for each in ours} >= {5, 10, 20}
@@ -81,10 +85,12 @@ def test_nothing_but_blanks_is_an_empty_text_of_confidence_0():
     assert (found.text, found.confidence, found.characters, found.error) == ("", 0.0, (), None)
 
 
-def test_the_path_of_the_dictionary_decides_about_the_order_unless_it_is_told(tmp_path):
+def test_the_direction_decides_about_the_order_and_no_path_does(tmp_path):
     arabic = Charset.from_file(write(tmp_path, "arabic_dict.txt"))
-    assert is_reordered(arabic)
-    assert not is_reordered(Charset(("a",)))
     rows = frames((1, 0.9), (4, 0.9), (5, 0.9), (2, 0.9), classes=9)
-    assert read(rows, arabic).text == "بabا"
-    assert read(rows, arabic, reorder=False).text == "اabب"
+    alef, beh = LINES["arabic_dict.txt"][:2]
+    assert read(rows, arabic).text == f"{alef}ab{beh}"
+    for direction in (RIGHT_TO_LEFT, RIGHT_TO_LEFT_VISUAL):
+        found = read(rows, replace(arabic, direction=direction), pixels_per_frame=8)
+        assert found.text == f"{beh}ab{alef}"
+        assert [each.first_column for each in found.characters] == [24, 8, 16, 0]

@@ -14,7 +14,7 @@ from ppocr_ext.cli.main import main
 from ppocr_ext.evaluation.predictions import read_predictions
 from ppocr_ext.recognition.ctc_text import Reading
 from ppocr_ext.recognition.images import ListedImage
-from ppocr_ext.recognition.reading_files import ReadImage, reading_sheet, worst_first
+from ppocr_ext.recognition.reading_files import ReadImage, reading_sheet, summary, worst_first
 
 
 @pytest.fixture
@@ -179,3 +179,9 @@ def test_bad_input_is_one_message_and_exit_2(predict, images, words, code):
     found, _, err = predict(*[images[0] if word == "IMAGE" else word for word in words])
     assert found == 2
     assert f"[{code}]" in err and "Traceback" not in err
+
+
+def test_the_summary_counts_with_and_without_spaces():
+    found = [ReadImage(ListedImage("a", Path("a"), "a b"), Reading(text)) for text in ("a b", "ab", "ba")]
+    assert "correct: 1 of 3 (33.3%); spaces count; 2 without spaces" in summary(found, [], 1.0, "network")
+    assert "without" not in summary(found[:1], [], 1.0, "network")

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from error_codes import raises_code
 from lmdb_files import write_lmdb
+from tiny_runs import MULTI_SCALE
 
 from ppocr_ext.data.load_failures import LoadFailures, sample_key
-from ppocr_ext.data.preflight_report import UnusableLimit
+from ppocr_ext.data.unusable_limit import UnusableLimit
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.evaluation.evaluate import evaluate
 from ppocr_ext.host import open_host
@@ -234,3 +235,14 @@ def test_a_wrong_transform_is_named(build, transforms, name):
     dataset, _ = build(*transforms)
     with raises_code(DataError, "too_many_unusable", f": {name}: "):
         dataset[0]
+
+
+@pytest.mark.parametrize(("mode", "values"), [
+    ("Train", {}),
+    ("Eval", {}),
+    ("Train", {"Train.sampler": MULTI_SCALE, "Train.dataset.name": "MultiScaleDataSet"}),
+])  # fmt: skip
+def test_a_share_that_leaves_no_sample_is_named(tiny, mode, values):
+    values = {**values, f"{mode}.dataset.ratio_list": [0.001], "Global.dry_step": False}
+    with raises_code(DataError, "no_samples", f"{mode}.dataset.ratio_list"):
+        Run.build(tiny("student", **values, **{"Global.allow_different_preprocessing": True}), "train")

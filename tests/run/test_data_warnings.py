@@ -18,8 +18,10 @@ from ppocr_ext.data.preflight import check_label_files, check_lmdbs
 from ppocr_ext.data.preflight_report import PreflightReport
 from ppocr_ext.data.sample_rules import SampleRules
 from ppocr_ext.issues import Issue
-from ppocr_ext.run.data_check import compare_images, run_preflight
+from ppocr_ext.run.data_check import run_preflight
 from ppocr_ext.run.frame_counts import FrameCounts
+from ppocr_ext.run.shared_images import compare_images
+from ppocr_ext.text_direction import LEFT_TO_RIGHT, RIGHT_TO_LEFT, RIGHT_TO_LEFT_VISUAL, turned
 
 DIGITS = Charset(tuple("0123456789"))
 Tiny = Callable[..., Config]
@@ -68,12 +70,95 @@ def test_many_images_are_compared_by_path_alone(tiny, tmp_path, captchas, monkey
     config = tiny("student", **values, **{"Global.allow_outside_data_dir": True})
     frames, said, found = {"Train": FrameCounts({}), "Eval": FrameCounts({})}, list[str](), list[Issue]()
     for most in (25, 24):
-        monkeypatch.setattr("ppocr_ext.run.data_check.MOST_READ", most)
+        monkeypatch.setattr("ppocr_ext.run.shared_images.MOST_READ", most)
         run_preflight(config, DIGITS, frames, report=said.append, warn=found.extend)
         assert [issue.code for issue in found] == ["trained_samples"]
         assert any("compared by path" in text for text in said) == (most == 24)
     run_preflight(config, DIGITS, {"Eval": FrameCounts({})}, report=said.append, warn=found.extend)
     assert len(found) == 1  # an evaluation alone compares nothing
+
+
+@pytest.mark.parametrize(("direction", "order", "fix"), [
+    (LEFT_TO_RIGHT, str, RIGHT_TO_LEFT),
+    (LEFT_TO_RIGHT, turned, ""),
+    (RIGHT_TO_LEFT, str, ""),
+    (RIGHT_TO_LEFT, turned, RIGHT_TO_LEFT_VISUAL),
+    (RIGHT_TO_LEFT_VISUAL, str, RIGHT_TO_LEFT),
+    (RIGHT_TO_LEFT_VISUAL, turned, ""),
+])  # fmt: skip
+def test_labels_in_another_order_than_the_direction_are_named(
+    tiny: Tiny, captchas: Path, tmp_path: Path, direction: str, order: Callable[[str], str], fix: str
+) -> None:
+    images = [line.split("\t")[0] for line in (captchas / "train_list.txt").read_text().splitlines()]
+    labels = ["المدينة 12", "مدرسة", "שלום"]
+    charset = Charset(tuple(sorted(set("".join(labels)))), direction=direction)
+    rows = [f"{image}\t{order(label)}" for image, label in zip(images, labels, strict=False)]
+    (tmp_path / "list.txt").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    values = {"Train.dataset.label_file_list": [str(tmp_path / "list.txt")], "Global.max_text_length": 30}
+    config = tiny("student", **values)
+    found = list[Issue]()
+    for image_check in (
+        "header",
+        "decode",
+    ):  # lines that one regular expression reads, and those that it does not
+        frames = {"Train" if image_check == "header" else "Eval": FrameCounts({})}
+        values = {"Eval.dataset.label_file_list": [str(tmp_path / "list.txt")]}
+        run_preflight(config.with_values(values), charset, frames, warn=found.extend)
+    assert [issue.code for issue in found] == ["label_order"] * 2 * bool(fix)
+    assert all(f"Global.text_direction={fix}" in issue.message for issue in found)
+
+
+def test_labels_that_lose_letters_of_the_other_case_are_named(
+    tiny: Tiny, captchas: Path, tmp_path: Path
+) -> None:
+    one, two = (line.split("\t")[0] for line in (captchas / "train_list.txt").read_text().splitlines()[:2])
+    (tmp_path / "list.txt").write_text(f"{one}\tQXghL\n{two}\tgh\n")
+    config = tiny("student", **{"Train.dataset.label_file_list": [str(tmp_path / "list.txt")]})
+    found = list[Issue]()
+    for letters in ("qxghl", "ghQXL"):
+        charset = Charset(tuple(letters), drops_unknown=True)
+        run_preflight(config, charset, {"Train": FrameCounts({})}, warn=found.extend)
+    assert [issue.code for issue in found] == ["other_case"]
+
+
+def test_characters_that_a_fine_tuning_unlearns_are_named_the_space_first(
+    tiny: Tiny, captchas: Path, tmp_path: Path
+) -> None:
+    one, two = (line.split("\t")[0] for line in (captchas / "train_list.txt").read_text().splitlines()[:2])
+    (tmp_path / "list.txt").write_text(f"{one}\tab\n{two}\t#b\n")
+    config = tiny("student", **{"Train.dataset.label_file_list": [str(tmp_path / "list.txt")]})
+    charset = Charset((*"abAB", " "), use_space=True, folds_case=True, drops_unknown=True)
+    said = list[str]()
+    for values in ({"pretrained_model": "w"}, {}, {"pretrained_model": "w", "checkpoints": "c"}):
+        changed = config.with_values({f"Global.{key}": value for key, value in values.items()})
+        run_preflight(changed, charset, {"Train": FrameCounts({})}, report=said.append, warn=list)
+    own = tiny("distill", **{"Train.dataset.label_file_list": [str(tmp_path / "list.txt")]})
+    for name in ("Teacher", "Student"):
+        changed = own.with_values({f"Architecture.Models.{name}.pretrained": "w"})
+        run_preflight(changed, charset, {"Train": FrameCounts({})}, report=said.append, warn=list)
+    found = [text for text in said if "no label has" in text]
+    assert len(found) == 2 and all("3 of 5" in text and text.endswith("' ', 'A', 'B'") for text in found)
+
+
+@pytest.mark.parametrize(("columns", "errors"), [
+    ("{path}\t{label}\t{width}\t{height}", []),
+    ("{path}\t{label}\t320\t{double}", []),  # sizes of a smaller copy
+    ("{path}\t{label}\t{height}\t{width}", ["other_size"]),
+    ("{path}\t{width}\t{height}\t{label}", ["other_size", "one_text"]),
+])  # fmt: skip
+def test_sizes_in_another_column_are_found(
+    tiny: Tiny, captchas: Path, tmp_path: Path, columns: str, errors: list[str]
+) -> None:
+    rows = [line.split("\t") for line in (captchas / "train_list.txt").read_text().splitlines()]
+    height, width = cv2.imread(str(captchas / rows[0][0])).shape[:2]
+    sizes = {"width": width, "height": height, "double": 320 * height // width}
+    lines = [columns.format(path=path, label=label, **sizes) for path, label in rows]
+    (tmp_path / "list.txt").write_text("\n".join(lines) + "\n")
+    dataset = {"label_file_list": [str(tmp_path / "list.txt")], "ds_width": True}
+    config = tiny("student", **{f"Train.dataset.{key}": value for key, value in dataset.items()})
+    found = list[Issue]()
+    run_preflight(config, DIGITS, {"Train": FrameCounts({})}, warn=found.extend)
+    assert [issue.code for issue in found if issue.level == "error"] == errors
 
 
 RULES = SampleRules(Charset.default(), 5)

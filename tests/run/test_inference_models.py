@@ -4,10 +4,11 @@ import numpy as np
 import paddle
 import pytest
 from error_codes import raises_code
-from released import describe, paddle_release
+from released import describe, paddle_release, save_layer
 from saved_runs import network_of
 from tiny_runs import metrics, tiny_config
 
+from ppocr_ext.charset import Charset
 from ppocr_ext.config import load
 from ppocr_ext.data.batches import images_of
 from ppocr_ext.errors import ConfigError, WeightsError
@@ -19,7 +20,7 @@ from ppocr_ext.loop.session import train
 from ppocr_ext.modeling import EVAL, TRAIN
 from ppocr_ext.recipes.teacher_cache_job import CacheBuilder, CacheOptions, build_cache
 from ppocr_ext.run.context import RunOptions, open_context
-from ppocr_ext.run.inference_models import Teacher
+from ppocr_ext.run.inference_models import Teacher, _columns
 from ppocr_ext.run.run import Run, build_network
 
 KNOWN = "9z8y7x6543210"  # characters of the teacher, in another order than those of the run
@@ -81,24 +82,52 @@ class Fixed:
         return self.given
 
 
-@pytest.mark.parametrize("flips", [False, True])
-def test_columns_are_those_of_the_student_and_sum_to_one(flips):
-    draw = np.random.default_rng(3)
-    given = draw.dirichlet(np.full(14, 0.05), (2, 5)).astype("float32")  # many are nearly 0
-    given[0, 0] = [0.5, *[0.0] * 12, 0.5]
-    columns = np.array([0, 4, 2, 9])
-    engine = Fixed(given)
-    images = paddle.to_tensor(draw.normal(size=(2, 3, 4, 8)).astype("float32"))
-    scores = Teacher(engine, columns, flips)(images).numpy()
-    wanted = given.astype("float64")[..., columns]
-    np.testing.assert_allclose(
-        np.exp(scores.astype("float64")), wanted / wanted.sum(-1, keepdims=True), atol=1e-6
-    )
+def scores_of(engine, known, charset, images, flips=False):
+    """Probabilities of a teacher with the characters ``known`` for the classes of ``charset``, float64."""
+    columns = _columns(Charset(tuple(known)), charset, "Teacher", "model")
+    scores = Teacher(engine, columns, charset.ctc_classes, flips)(images).numpy().astype("float64")
     assert np.isfinite(scores).all()
+    return np.exp(scores)
+
+
+@pytest.fixture
+def engine():
+    given = (
+        np.random.default_rng(3).dirichlet(np.full(7, 0.05), (2, 5)).astype("float32")
+    )  # many are nearly 0
+    given[0, 0] = [0.5, *[0.0] * 5, 0.5]
+    return Fixed(given)
+
+
+@pytest.fixture
+def images():
+    return paddle.to_tensor(np.random.default_rng(4).normal(size=(2, 3, 4, 8)).astype("float32"))
+
+
+@pytest.mark.parametrize("flips", [False, True])
+@pytest.mark.parametrize(
+    ("charset", "columns"),
+    [
+        (Charset(("c", "a")), [[0], [3], [1]]),
+        (Charset((" ", "a", " "), use_space=True), [[0], [], [1], [4]]),  # labels use the second space
+        (Charset(("a", "b"), folds_case=True), [[0], [1, 6], [2, 5]]),
+        (Charset(("a", "?")).with_unknown_symbol("?"), [[0], [1], [2, 3, 4, 5, 6]]),
+    ],
+)
+def test_columns_are_those_of_the_student_and_sum_to_one(flips, charset, columns, engine, images):
+    """By a naive sum: the teacher knows ``abc BA``."""
+    found = scores_of(engine, "abc BA", charset, images, flips)
+    wanted = np.stack([engine.given.astype("float64")[..., each].sum(-1) for each in columns], axis=-1)
+    np.testing.assert_allclose(found, wanted / wanted.sum(-1, keepdims=True), atol=1e-6)
     np.testing.assert_array_equal(engine.images, images.numpy()[:, ::-1] if flips else images.numpy())
-    engine.given = given * np.nan
+
+
+def test_nan_of_damaged_weights_is_no_nan_of_an_image(engine, images):
+    engine.given = engine.given * np.nan
     with raises_code(WeightsError, "not_finite", "model"):
-        Teacher(engine, columns, flips)(images)
+        scores_of(engine, "abc BA", Charset(("a",)), images)
+    teacher = Teacher(engine, np.arange(7), 7, False)
+    assert np.isnan(teacher(images * np.inf).numpy()).all()  # the check of the step names the sample
 
 
 def test_it_returns_what_the_model_computes_and_runs_once(tiny, teacher, captchas):
@@ -128,8 +157,8 @@ def test_it_teaches_and_is_recorded_and_an_evaluation_does_not_need_it(tiny, tea
     first, *_, last = (line["losses"]["ctc_frame_kd_0"] for line in metrics(tmp_path / "run", "train"))
     assert 0 < last < first
     written = load([tmp_path / "run" / "config.yml"])
-    record = dict(written.at("Global.official_weights"))[str(teacher)]
-    assert record["sha256"] == find_released(teacher).digest
+    record = written.at("Global.official_weights").thaw()
+    assert record[str(teacher)]["sha256"] == find_released(teacher).digest
     names = paddle.load(str(tmp_path / "run" / "latest.pdparams"))
     assert not [name for name in names if name.startswith("Teacher")]
     best = {"Global.checkpoints": str(tmp_path / "run" / "best_accuracy"), f"{PART}.pretrained": "gone"}
@@ -165,7 +194,7 @@ def unknown(tiny, teacher):
 
 
 def another_digest(tiny, teacher):
-    return {f"{PART}.Head.sha256": "0" * 64}, WeightsError, "unknown_model"
+    return {f"{PART}.Head.sha256": "0" * 64}, WeightsError, "digest_mismatch"
 
 
 def no_characters(tiny, teacher):
@@ -183,14 +212,31 @@ def another_height(tiny, teacher):
     return values, ConfigError, "bad_image_size"
 
 
+def logits(tiny, teacher):
+    class Raw(paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.fc = paddle.nn.Linear(32, len(KNOWN) + 1)
+
+        def forward(self, images):
+            return self.fc(images.mean(axis=1).transpose([0, 2, 1]))
+
+    folder = teacher.parent / "logits"
+    folder.mkdir(exist_ok=True)
+    save_layer(Raw(), [None, 3, 32, None], folder)
+    describe(folder, KNOWN)
+    values = {f"{PART}.pretrained": str(folder), f"{PART}.Head.sha256": find_released(folder).digest}
+    return values, WeightsError, "not_probabilities"
+
+
 def no_model(tiny, teacher):
     return {f"{PART}.pretrained": None}, WeightsError, "no_inference_model"
 
 
-@pytest.mark.parametrize("wrong", [unknown, another_digest, no_characters, another_height, no_model])
+@pytest.mark.parametrize("wrong", [unknown, another_digest, no_characters, another_height, logits, no_model])
 def test_what_cannot_be_opened(wrong, tiny, teacher):
     values, error, code = wrong(tiny, teacher)
-    with raises_code(error, code, "Teacher" if code != "unknown_model" else ""):
+    with raises_code(error, code):
         context = open_context(taught(tiny, teacher, **values), RunOptions("train"))
         build_network(context.components, context.charset)
 
@@ -200,7 +246,9 @@ def test_what_cannot_be_opened(wrong, tiny, teacher):
     [
         (losses(DistillCTCLogits={"multi_head": None}), "unsupported_teacher"),
         (losses(DistillationDistanceLoss={"multi_head": None}), "unsupported_teacher"),
-        ({f"{PART}.freeze_params": False}, "inference_is_trained"),
+        (losses(DistillationDMLLoss={"act": "sigmoid", "dis_head": "ctc"}), "unsupported_teacher"),
+        ({f"{PART}.freeze_params": False}, "not_a_teacher"),
+        ({f"{PART}.Backbone": {"name": "SVTRv2"}}, "not_a_teacher"),
         (losses(DistillationDMLLoss={"dis_head": "gtc"}), "missing_output"),
     ],
 )

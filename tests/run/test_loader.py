@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+import os
 import random
 import subprocess
 import sys
@@ -43,6 +44,45 @@ def test_exceptions_are_raised_after_the_batches_before_them():
         evaluated, trained = found["in turns"]
         assert "of two parts" in evaluated[2] and trained[:4] == [1, *BROKEN]
         assert found["hook is as before"]
+
+
+WITHOUT_MEMORY = """
+import errno, gc, multiprocessing as own, sys
+from paddle.incubate import multiprocessing
+from ppocr_ext.run.loader import Loader
+from test_loader import parts
+
+gc.disable()  # what keeps Paddle's iterator alive stays until the process ends
+queue, left = multiprocessing.Queue, [int(sys.argv[1])]
+
+def limited(*args):
+    left[0] -= 1
+    if left[0] < 0:
+        raise OSError(errno.ENOSPC, "No space left on device")
+    return queue(*args)
+
+multiprocessing.Queue = limited
+try:
+    list(Loader(parts(workers=3), seed=7))
+except Exception as error:
+    print(type(error).__name__, error.code)
+for process in own.active_children():
+    process.join()
+"""
+
+
+@pytest.mark.parametrize("queues", [0, 1, 3])
+def test_a_loader_without_shared_memory_for_its_queues_ends_with_its_process(queues):
+    """The workers that have started wait for work; /dev/shm has a lock for each queue."""
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_MEMORY, str(queues)],
+        capture_output=True,
+        text=True,
+        timeout=HANG,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [Path(__file__).parent, *sys.path]))},
+    )
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "DataError no_shared_memory"), done.stderr
+    assert "Exception ignored" not in done.stderr
 
 
 def test_the_host_s_collate_function_is_taken_and_keys_that_cannot_be_used_are_named(tiny):

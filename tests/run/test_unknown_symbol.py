@@ -18,6 +18,7 @@ from ppocr_ext.host import open_host
 from ppocr_ext.host.complete import JudgedDecoder
 from ppocr_ext.recognition.images import ImageList, ListedImage
 from ppocr_ext.run.run import Run
+from ppocr_ext.text_direction import RIGHT_TO_LEFT, turned
 
 SYMBOL = "□"
 LABELS = (
@@ -52,8 +53,7 @@ def mapping(tiny: Tiny, data: Path, **values: Any) -> Config:
         **{"Global.character_dict_path": str(data / "dict.txt"), "Train.loader.batch_size_per_card": 4},
         **lists,
         **folders,
-        **values,
-    )
+    ).with_values(values)
 
 
 def ids(batch: Any) -> set[tuple[int, ...]]:
@@ -99,8 +99,40 @@ def test_labels_of_an_lmdb_are_mapped(tiny, data):
     assert ids(next(iter(Run.build(config, "train").train_loader))) == EXPECTED
 
 
+@pytest.mark.parametrize("name", ["SimpleDataSet", "LMDBDataSet"])
+def test_labels_are_turned_before_their_images_are_joined(tiny, data, name):
+    """RecConAug joins two images: the label of the left one comes first."""
+    labels = ("שלום 12", "ab אבג")
+    symbols = sorted({*"".join(labels)} - {" "})
+    (data / "dict.txt").write_text("\n".join(symbols) + "\n", encoding="utf-8")
+    (data / "list.txt").write_text("".join(f"a.png\t{label}\n" for label in labels), encoding="utf-8")
+    content = (data / "a.png").read_bytes()
+    write_lmdb(data / "rtl", labels, images=dict.fromkeys((1, 2), content))
+    values = {"Global.text_direction": RIGHT_TO_LEFT, "Global.unknown_char": "drop_line"}
+    long = dict.fromkeys(
+        ("Global.max_text_length", "Architecture.Head.head_list.NRTRHead.max_text_length"), 30
+    )
+    config = mapping(tiny, data, **values, **long, **{"Global.use_space_char": True})
+    joining = {
+        "RecConAug": {"prob": 1.0, "ext_data_num": 1, "image_shape": [32, 320, 3], "max_text_length": 30}
+    }
+    for step in ([], [joining]):
+        transforms = config.thaw()["Train"]["dataset"]["transforms"]
+        dataset = {"Train.dataset.name": name, "Train.dataset.ext_op_transform_idx": 1}
+        dataset |= {"Train.dataset.transforms": [transforms[0], *step, *transforms[1:]]}
+        dataset |= {"Train.dataset.data_dir": str(data / "rtl" if name == "LMDBDataSet" else data)}
+        dataset |= {"Train.loader.batch_size_per_card": 2, "Global.unknown_symbol": None}
+        run = Run.build(config.with_values(dataset), "train")
+        classes = dict(enumerate([*symbols, " "], 1))
+        found = {"".join(map(classes.__getitem__, row)) for row in ids(next(iter(run.train_loader)))}
+        one, two = map(turned, labels)
+        assert found <= (
+            {first + second for first in (one, two) for second in (one, two)} if step else {one, two}
+        )
+
+
 def test_a_decoder_of_sub_models_and_one_without_labels():
-    charset = Charset((*"ab", SYMBOL)).with_unknown_symbol(SYMBOL)
+    charset = Charset((*"ab", SYMBOL), unknown_symbol=SYMBOL)
     pair = ([("a□", 0.5)], [("a□", 1.0)])
     decode = JudgedDecoder(lambda found: found, charset)
     assert decode({"Student": pair}) == {"Student": ([("a□", 0.5)], [("a�", 1.0)])}
@@ -108,12 +140,12 @@ def test_a_decoder_of_sub_models_and_one_without_labels():
 
 
 def test_a_reading_of_the_symbol_is_not_the_label_of_a_file():
-    charset = Charset((*"ab", SYMBOL, "�")).with_unknown_symbol(SYMBOL)
+    charset = Charset((*"ab", SYMBOL, "�"), unknown_symbol=SYMBOL)
     found = ImageList([ListedImage("1", Path("1"), "a□"), ListedImage("2", Path("2"), None)], [])
     assert [image.label for image in found.with_labels(charset.label_to_compare).images] == ["a⁇", None]
     plain = Charset((*"ab", SYMBOL))
     assert [image.label for image in found.with_labels(plain.label_to_compare).images] == ["a□", None]
-    assert plain.mapped("ax") == "ax" and charset.mapped("axb") == "a□b"
+    assert plain.encoded("ax") == "ax" and charset.encoded("axb") == "a□b"
 
 
 @pytest.mark.parametrize(("values", "level", "code"), [

@@ -17,7 +17,6 @@ from test_recognise import crops, entries, pages, texts_of
 from ppocr_ext.errors import DataError
 from ppocr_ext.limits import MAX_RECORD_BYTES
 from ppocr_ext.sources import listing
-from ppocr_ext.sources.listing import split_of
 from ppocr_ext.sources.recognise import recognise, unlabelled
 
 CHINESE = {"a.jpg": "京A·12345", "b c.PNG": "文字识别", "中文/图 1.png": "深圳"}
@@ -157,12 +156,74 @@ def test_a_path_that_no_label_file_can_hold_is_skipped(tmp_path: Path, name: str
     assert [each.image for each in samples] == ["1.png"] and [each.reason for each in skipped] == ["bad_path"]
 
 
-def test_words_of_names_tell_the_split() -> None:
-    words = {"rec_gt_train.txt": "train", "training/1.png": "train", "l.VALID.txt": "val", "TestSet/x": "test",
-             "a/dev/b": "val", "train_val.txt": "", "trainers/x": "", "contest.txt": "",
-             "train_data/rec_gt.txt": "", "train_data/rec/val.txt": "val",
-             "ocr-training-data/x": "", "val_data/x": "val"}  # fmt: skip
-    assert {name: split_of(name) for name in words} == words
+def splits(root: Path, folders: list[str], lists: tuple[str, ...] = (), **options: bool) -> dict[str, str]:
+    """Return the split of the image in each folder, or that each list names; ``""``: none."""
+    for folder in folders:
+        draw(root / folder / "1.png")
+        write(root, f"{folder}/1.txt", folder)
+    for number, file in enumerate(lists):
+        draw(root / "images" / f"{number}.png")
+        write(root, file, f"images/{number}.png\t{file}\n")
+    return {each.text: each.split for each in entries(recognise(root, **options))[0]}
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        {"train": "train", "val": "val", "test": "test"},
+        {"TrainSet": "train", "TestSet": "test"},
+        {"trainset": "train", "valset": "val", "testset": "test"},
+        {"训练集": "train", "验证集": "val", "测试集": "test"},
+        {"训练": "train", "测试": "test"},
+        {"車牌訓練集": "train", "車牌測試集": "test"},
+        {"training": "train", "validation": "val", "extra": ""},
+        {"train": "train", "holdout": "val"},
+        {"train_images": "train", "dev": "val"},
+        {"train2017": "train", "val2017": "val"},
+        {"icdar train": "train", "icdar test": "test"},
+        {"ch4_training_images": "train", "ch4_test_images": "test", "Challenge4_Test_Task1_GT": "test"},
+        {"all/train/x": "train", "all/test/x": "test"},
+        {"crash test": "", "dev board": "", "street": ""},
+        {"压力测试": "", "街道": ""},
+        {"trainers": "", "contest": "", "evaluated": ""},
+        {"train_val": "", "street": ""},
+        {"train_data": ""},
+        {"ocr-training-data": "", "street": ""},
+        {"train_data": "train", "val_data": "val"},
+        {"train_data/rec/train": "train", "train_data/rec/val": "val", "train_data/crop_img": ""},
+    ],
+)
+def test_folders_that_are_named_as_parts_are_the_split(tmp_path: Path, names: dict[str, str]) -> None:
+    assert splits(tmp_path, list(names)) == names
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        {"rec_gt_train.txt": "train", "rec_gt_val.txt": "val"},
+        {"labels.txt": "", "test.txt": "test"},
+        {"plates_train.txt": "train", "plates_eval.txt": "val"},
+        {"l.TRAIN.txt": "train", "l.VALID.txt": "val"},
+    ],
+)
+def test_lists_that_are_named_as_parts_are_the_split(tmp_path: Path, names: dict[str, str]) -> None:
+    assert splits(tmp_path, [], tuple(names)) == names
+
+
+@pytest.mark.parametrize(
+    "folders",
+    [["train", "crash test"], ["dev", "test", "prod"], ["crash", "crash test"], ["a train", "b val"]],
+)
+def test_a_part_that_is_in_doubt_is_asked_for(tmp_path: Path, folders: list[str]) -> None:
+    with raises_code(DataError, "ambiguous_split", "--split"):
+        splits(tmp_path, folders)
+    assert set(splits(tmp_path, folders, ask_for_split=False).values()) <= {"", "train"}
+
+
+def test_a_name_with_a_word_of_a_split_is_named(tmp_path: Path) -> None:
+    splits(tmp_path, ["crash test", "dev board", "street"])
+    notes = " ".join(recognise(tmp_path).notes)
+    assert "crash test" in notes and "dev board" in notes and "street" not in notes
 
 
 def test_the_list_of_all_crops_is_not_the_part_that_trains(tmp_path: Path) -> None:
@@ -223,7 +284,8 @@ def test_exactly_one_reading_results(tmp_path: Path, name: str) -> None:
     if chosen:
         source = recognise(tmp_path)
         assert source.files == chosen
-        assert {each.split for each in entries(source)[0]} == {split_of(file) for file in chosen}
+        names = {next((split for split in ("train", "val") if split in file), "") for file in chosen}
+        assert {each.split for each in entries(source)[0]} == names
         assert len(source.notes) == len(files) - len(chosen)
         return
     flag = "--labels" if files[0][0].endswith("txt") else "--format"
@@ -237,8 +299,41 @@ def test_labels_name_the_files_that_are_read(tmp_path: Path, monkeypatch: pytest
     lists(tmp_path, ("predictions.txt", A), ("l.txt", BAD))
     monkeypatch.chdir(tmp_path)
     assert texts_of(recognise(Path(), labels=["predictions.txt"])) == A
+    lists(tmp_path, ("output/l.txt", B))
+    assert texts_of(recognise(tmp_path, labels=["predictions.txt", "output/l.txt"])) == A | B
+    write(tmp_path, "l.xlsx", "PK")
+    with raises_code(DataError, "unread_labels", "l.xlsx", "CSV"):
+        recognise(tmp_path, labels=["predictions.txt", "l.xlsx"])
     with raises_code(DataError, "missing_file", "gone.txt"):
         recognise(tmp_path, labels=["gone.txt"])
+
+
+def test_a_list_that_is_not_read_is_named(tmp_path: Path) -> None:
+    broken = "".join(f"nothing {number}\n" for number in range(300)) + tabs(B)
+    lists(tmp_path, ("l.txt", A))
+    write(tmp_path, "broken.txt", broken)
+    write(tmp_path, "gone.txt", tabs({f"gone{n}.jpg": "x" for n in range(300)}))
+    source = recognise(tmp_path)
+    assert source.files == ("l.txt",)
+    for file in ("broken.txt", "gone.txt"):
+        assert sum(note.startswith(file) for note in source.notes) == 1
+        with raises_code(DataError, "unread_labels", file):
+            recognise(tmp_path, labels=["l.txt", file])
+    copy = {"l.txt": A, "copy.txt": A}
+    lists(tmp_path, *copy.items())
+    assert texts_of(recognise(tmp_path, labels=list(copy))) == A
+
+
+def test_more_lists_than_are_looked_at_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "_MOST_FILES", 3)
+    names = [f"{n}.jpg" for n in range(5)]
+    images(tmp_path, names)
+    for n, name in enumerate(names):
+        write(tmp_path, f"list_{n}.txt", tabs({name: str(n)}))
+    source = recognise(tmp_path)
+    assert len(source.files) == 3 and any("list_3.txt" in note for note in source.notes)
+    every = [f"list_{n}.txt" for n in range(5)]
+    assert len(texts_of(recognise(tmp_path, labels=every))) == 5
 
 
 def test_texts_in_names_need_a_pattern(tmp_path: Path) -> None:
@@ -286,9 +381,8 @@ def test_a_named_label_file_is_read_or_is_an_error(tmp_path: Path) -> None:
     for name in ("late.list", "l.tmp"):
         assert texts_of(recognise(tmp_path, labels=[str(tmp_path / name)])) == B
     for names in (["no.csv"], ["l.txt", "no.csv"], ["l.txt", "old.txt"]):
-        with raises_code(
-            DataError, "no_samples", names[-1], *(["`text`"] if "no.csv" in names else ["gone.jpg"])
-        ):
+        code = "unread_labels" if "l.txt" in names else "no_samples"
+        with raises_code(DataError, code, names[-1], "`text`" if "no.csv" in names else "gone.jpg"):
             recognise(tmp_path, labels=[str(tmp_path / name) for name in names])
 
 

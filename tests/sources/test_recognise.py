@@ -279,6 +279,74 @@ def test_a_format_of_pages_is_recognised_and_read(tmp_path: Path, name: str) -> 
     assert all(each.group == (each.image if each.box else "") for each in samples)
 
 
+@pytest.mark.parametrize("key", ["difficult", "illegible"])
+@pytest.mark.parametrize(
+    ("value", "is_read"),
+    [(0, True), ("0", True), ("False", True), ("no", True), ("", True), (None, True), (1, False), ("1", False),
+     ("true", False), (True, False)],
+)  # fmt: skip
+def test_a_mark_may_be_a_word(tmp_path: Path, key: str, value: Any, is_read: bool) -> None:
+    images(tmp_path, ["a.jpg", "b.jpg"])
+    records = [{"image": "a.jpg", "text": "A", key: value}, {"image": "b.jpg", "text": "B"}]
+    write(tmp_path, "l.jsonl", "".join(json.dumps(each) + "\n" for each in records))
+    assert texts_of(recognise(tmp_path)) == ({"a.jpg": "A"} if is_read else {}) | {"b.jpg": "B"}
+
+
+@pytest.mark.parametrize("form", ["json", "csv"])
+def test_a_region_without_text_does_not_lose_its_page(tmp_path: Path, form: str) -> None:
+    """Of Label Studio's smaller exports, which do not say which box has no text if it is left out."""
+    images(tmp_path, ["1.jpg", "2.jpg", "3.jpg"])
+    box = {
+        "x": 5,
+        "y": 10,
+        "width": 20,
+        "height": 20,
+        "rotation": 0,
+        "original_width": 96,
+        "original_height": 48,
+    }
+    boxes = [box, {**box, "y": 40}, {**box, "y": 70}]
+    tasks = [
+        {
+            "ocr": f"/data/upload/1/{name}.jpg",
+            "id": name,
+            "bbox": boxes,
+            "transcription": texts,
+            "annotation_id": 1,
+        }
+        for name, texts in ((1, ["a", None, "c"]), (2, ["d", "", "f"]), (3, ["g", "i"]))
+    ]
+    if form == "json":
+        write_json(tmp_path, "l.json", tasks)
+    else:
+        texts = [
+            [each if isinstance(each, str) else json.dumps(each) for each in task.values()] for task in tasks
+        ]
+        cells = [['"' + each.replace('"', '""') + '"' for each in row] for row in texts]
+        write(tmp_path, "l.csv", "\n".join([",".join(tasks[0]), *map(",".join, cells)]) + "\n")
+    samples, skipped = entries(recognise(tmp_path))
+    assert [each.text for each in samples] == ["a", "c", "d", "f"]
+    assert Counter((each.reason, each.image or "?") for each in skipped) == {
+        ("no_text", "1.jpg"): 1, ("no_text", "2.jpg"): 1, ("unpaired", "?"): 1,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("described", [1, 12])
+def test_labelme_is_read_in_one_way_in_a_folder(tmp_path: Path, described: int) -> None:
+    """A remark on one of twelve shapes is no text; with a text for each, a shape without one has none."""
+    for number in range(12):
+        draw(tmp_path / f"{number}.jpg")
+        shape = {
+            **SHAPES[0],
+            "label": f"label {number}",
+            "description": f"D{number}" if number < described else "",
+        }
+        write_json(tmp_path, f"{number}.json", {"shapes": [shape]})
+    samples, _ = entries(recognise(tmp_path))
+    start = "label " if described == 1 else "D"
+    assert sorted(each.text for each in samples) == sorted(f"{start}{number}" for number in range(12))
+
+
 def test_every_format_and_reason_has_a_case() -> None:
     assert {case.format for case in CASES.values()} | {case[0] for case in PAGES.values()} == set(FORMATS)
     assert set(FIXES) >= {reason for case in CASES.values() for reason in case.skipped}

@@ -235,7 +235,7 @@ def _difference(engines: Mapping[tuple[str, str], Engine], images: np.ndarray) -
 def _readings(engine: Engine, size: str, batch: int, count: int) -> dict[str, Callable[[], Any]]:
     """Return the bare loop of an engine over prepared batches, and the reading of the encoded images."""
     policy = WidthPolicy("pad", (3, *SIZES[size][1]))
-    reader = Recognizer(RecognizerParts(engine, policy, charset_of(size), reorder=False))
+    reader = Recognizer(RecognizerParts(engine, policy, charset_of(size)))
     encoded = list(_encoded(count))
     inputs = [policy.prepare(read_image(each)) for each in encoded]
     batches = [np.stack(inputs[first : first + batch]) for first in range(0, count, batch)]

@@ -27,9 +27,10 @@ def imported(root: Path, *names: str) -> list[Any]:
     """Import modules of the checkout ``root`` instead of the host's; names without ``tools`` are below ``ppocr``.
 
     Raises:
-        HostError: it is not a checkout, or cannot be imported.
+        HostError: it is not a checkout, or cannot be imported. ``tools`` of a wheel, which has no models, can be.
     """
-    require_peer(root)
+    if not all(name.startswith("tools") for name in names):
+        require_peer(root)
     try:
         importlib.import_module(_UNUSED[0])
     except (ImportError, AttributeError):  # numpy 2 breaks it
@@ -49,11 +50,11 @@ def imported(root: Path, *names: str) -> list[Any]:
         sys.path.remove(str(root))
 
 
-def take_weights(student: Any, state: Mapping[str, Any]) -> None:
-    """Give a checkout's student our weights; raise HostError if it has other parameters."""
-    if any(student.set_state_dict(state)):
+def take_weights(network: Any, state: Mapping[str, Any]) -> None:
+    """Give a checkout's network our weights; raise HostError if it has other parameters."""
+    if any(network.set_state_dict(state)):
         raise HostError(
-            "The student of this checkout has other parameters, so it cannot be compared. Fix: use a checkout of "
+            "The network of this checkout has other parameters, so it cannot be compared. Fix: use a checkout of "
             "PaddleOCR 2.8 or later.",
             code="weights_mismatch",
         )

@@ -17,7 +17,7 @@ import numpy as np
 import paddle
 import paddle.distributed as dist
 
-from benchmarks.peer import imported
+from benchmarks.peer import imported, take_weights
 from benchmarks.sizes import SIZES, charset_of
 from benchmarks.table import Turns, processor, threads
 from ppocr_ext.charset import Charset
@@ -53,7 +53,7 @@ _TEACHERS = {
 }
 CACHED, PEER = "ppocr_ext, teacher cache", "PaddleOCR"
 RECOMPUTED = ", recomputed activations"  # added to the name of a kind of step
-_LENGTH = {"epochs": 10, "step_each_epoch": 1000}  # of the learning rate's schedule
+LENGTH = {"epochs": 10, "step_each_epoch": 1000}  # of the learning rate's schedule
 
 
 def measure_step(
@@ -85,17 +85,28 @@ def measure_step(
 
 
 def take_turns(kinds: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
-    """Do each kind of work in each round, after :data:`WARM_UP` rounds; return the seconds by kind."""
-    seconds: dict[str, list[float]] = {name: [] for name in kinds}
+    """Return the seconds of :func:`timed_turns` by kind, without those of the processor."""
+    return {kind: [wall for wall, _ in times] for kind, times in timed_turns(kinds, rounds).items()}
+
+
+def timed_turns(
+    kinds: Mapping[str, Callable[[], object]], rounds: int
+) -> dict[str, list[tuple[float, float]]]:
+    """Do each kind of work in each round, after :data:`WARM_UP` rounds.
+
+    Returns:
+        By kind, for each round its seconds, and the processor's seconds of all threads of this process.
+    """
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in kinds}
     for turn in range(rounds + WARM_UP):
         for name, work in kinds.items():
-            began = time.perf_counter()
+            began, processor_began = time.perf_counter(), time.process_time()
             work()
             if paddle.get_device() != "cpu":
                 paddle.device.synchronize()
             if turn >= WARM_UP:
-                seconds[name].append(time.perf_counter() - began)
-    return seconds
+                times[name].append((time.perf_counter() - began, time.process_time() - processor_began))
+    return times
 
 
 def losses_of_paddleocr() -> dict[str, Any]:
@@ -139,7 +150,7 @@ def our_steps(config: Config, batch: list[paddle.Tensor], cache: Path | None = N
     model = build_model(config.at("Architecture").thaw())
     loss = build_loss(config.at("Loss").thaw())
     model = restrict_outputs(model, loss.required_outputs(), config)
-    optimizer = build_optimizer(config.at("Optimizer").thaw(), **_LENGTH, model=model)[0]
+    optimizer = build_optimizer(config.at("Optimizer").thaw(), **LENGTH, model=model)[0]
     if dist.get_world_size() > 1:
         model = data_parallel(model, config)
     window = Window()
@@ -204,15 +215,30 @@ def _refuse(*_: Any) -> Any:
     raise PPOCRExtError("A sample of the batch is not in the teacher cache.", code="not_cached")
 
 
-def peer_step(config: Config, batch: list[paddle.Tensor], root: Path) -> Step:
+def peer_step(
+    config: Config, batch: list[paddle.Tensor], root: Path, state: Mapping[str, Any] | None = None
+) -> Step:
+    """Return the step of a checkout.
+
+    Args:
+        config: of a distillation or of one recogniser.
+        batch: images and labels.
+        root: the checkout.
+        state: weights for all its parameters; None for random ones.
+
+    Raises:
+        HostError: it is not a checkout, cannot be imported, or has other parameters.
+    """
     architectures, losses, optimizers = imported(root, "modeling.architectures", "losses", "optimizer")
     paddle.seed(0)
     architecture = config.at("Architecture").thaw()
-    for sub_model in architecture["Models"].values():
+    for sub_model in architecture.get("Models", {}).values():
         sub_model["pretrained"] = None
     model = architectures.build_model(architecture)
+    if state is not None:
+        take_weights(model, state)
     loss = losses.build_loss(config.at("Loss").thaw())
-    optimizer = optimizers.build_optimizer(config.at("Optimizer").thaw(), **_LENGTH, model=model)[0]
+    optimizer = optimizers.build_optimizer(config.at("Optimizer").thaw(), **LENGTH, model=model)[0]
 
     def step() -> None:
         model.train()

@@ -52,6 +52,20 @@ class Turns:
         return report(self.setting, (head, rows))
 
 
+Times = Sequence[Sequence[float]]  # of each round its seconds, and the processor's
+
+
+def medians(times: Times) -> tuple[float, float]:
+    """Return the median of the seconds, and of the processor's."""
+    wall, processor = map(statistics.median, zip(*times, strict=True))
+    return wall, processor
+
+
+def ratios(over: Times, under: Times, clock: int = 1) -> Spread:
+    """Return the ratios of two kinds in the same round: of the processor's seconds, or of wall time (``clock`` 0)."""
+    return Spread.of_ratios([each[clock] for each in over], [each[clock] for each in under])
+
+
 Table = tuple[Sequence[str], Sequence[Sequence[str]]]  # head and rows of cells
 
 

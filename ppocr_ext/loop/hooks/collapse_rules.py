@@ -45,17 +45,17 @@ class Finding:
     Attributes:
         code: a key of :data:`CAUSES`.
         text: what is wrong, with the value and its range.
-        necks: descriptions of necks that are too narrow, the most probable cause.
+        seen: what was found before the training: necks that are too narrow, labels in another order.
     """
 
     code: str
     text: str
-    necks: Sequence[str] = ()
+    seen: Sequence[str] = ()
 
     @property
     def causes(self) -> tuple[str, ...]:
         """Probable causes with their fixes, the most probable first."""
-        return (*self.necks, *CAUSES[self.code])
+        return (*self.seen, *CAUSES[self.code])
 
     @property
     def advice(self) -> str:
@@ -206,7 +206,7 @@ def check_evaluation(
 
 
 def check_learning(
-    loss: float, guess: float, values: Mapping[str, float], ranges: Ranges, necks: Sequence[str] = ()
+    loss: float, guess: float, values: Mapping[str, float], ranges: Ranges, seen: Sequence[str] = ()
 ) -> Finding:
     """Return what a run that reads no text line correctly has not learnt, by the evaluated head.
 
@@ -215,7 +215,7 @@ def check_learning(
         guess: loss of the best constant guess.
         values: the last ``blank_share`` and ``nrtr_end_share``.
         ranges: result of :func:`healthy_ranges`.
-        necks: descriptions of necks that are too narrow.
+        seen: see :class:`Finding`.
     """
     conditions = {
         ("nrtr_ends", "the first NRTR token is </s> in most text lines"): "blank_share" not in values
@@ -226,4 +226,4 @@ def check_learning(
     }
     code, text = next(names for names, holds in conditions.items() if holds)
     measured = f" (loss {loss:.4g}; best constant guess, without the images: {guess:.4g})"
-    return Finding(code, text if math.isnan(loss) else text + measured, necks)
+    return Finding(code, text if math.isnan(loss) else text + measured, seen)

@@ -173,8 +173,10 @@ class CollapseWatch(Hook):
             batches = HeadLosses.of_batches(self._losses)
             loss = batches.losses.mean()
             guess = (ctc_guess if self._head.endswith("ctc") else decoder_guess)(batches)
-        necks = narrow_necks(self._run.network, self._run.charset.ctc_classes)
-        return check_learning(loss, guess, self._values, self._ranges, necks)
+        found = (issue for report in self._run.preflight.values() for issue in report.warnings)
+        seen = [str(issue.message) for issue in found if issue.code == "label_order"]
+        seen += narrow_necks(self._run.network, self._run.charset.ctc_classes)
+        return check_learning(loss, guess, self._values, self._ranges, seen)
 
     def measure_eval(self) -> Mapping[str, float]:
         if not self._images:

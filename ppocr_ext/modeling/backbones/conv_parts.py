@@ -12,13 +12,13 @@ from paddle import ParamAttr, Tensor, nn
 from paddle.nn.initializer import Constant, Initializer, KaimingNormal
 from paddle.regularizer import L2Decay
 
+from ppocr_ext.base.parts import TRAIN_FRAMES
 from ppocr_ext.errors import ModelError
 from ppocr_ext.modeling.layers import Conv2D, per_channel
 
 Activation = Callable[[Tensor], Tensor]
 Stride = int | tuple[int, int]
 Network = TypeVar("Network", bound=nn.Layer)
-TRAIN_FRAMES = 40  # PaddleOCR's number of frames in training: that of an image of width 320
 EVAL_WINDOW = [3, 2]  # rows and columns that become one frame: an image of height 48 has 3 rows of features
 
 

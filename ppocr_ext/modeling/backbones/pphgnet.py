@@ -9,9 +9,9 @@ import paddle
 import paddle.nn.functional as F
 from paddle import Tensor, nn
 
+from ppocr_ext.base.parts import TRAIN_FRAMES
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.modeling.backbones.conv_parts import (
-    TRAIN_FRAMES,
     Activation,
     FrameBackbone,
     NormedConv,

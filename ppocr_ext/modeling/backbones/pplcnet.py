@@ -9,9 +9,9 @@ import paddle.nn.functional as F
 from paddle import ParamAttr, Tensor, nn
 from paddle.nn.initializer import Constant
 
+from ppocr_ext.base.parts import TRAIN_FRAMES
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.modeling.backbones.conv_parts import (
-    TRAIN_FRAMES,
     ChannelGate,
     DecayedConv,
     FoldableBackbone,
@@ -63,11 +63,8 @@ class LearnableAffine(nn.Layer):
         """Map [B, C, H, W] to the same shape."""
         if not eager_on_cpu():
             return self.scale * images + self.bias
-        # on a CPU, Paddle's sum of the gradient over all axes at once takes seven times as long
-        shape = [*images.shape[:2], 1, 1]
-        return self.scale.astype(images.dtype).expand(shape) * images + self.bias.astype(images.dtype).expand(
-            shape
-        )
+        # in the type of mixed precision
+        return self.scale.astype(images.dtype) * images + self.bias.astype(images.dtype)
 
 
 class AffineHardswish(nn.Layer):

@@ -11,6 +11,7 @@ import paddle.nn.functional as F
 from paddle import ParamAttr, Tensor, nn
 from paddle.nn.initializer import TruncatedNormal
 
+from ppocr_ext.base.parts import POSITIONS
 from ppocr_ext.errors import ModelError
 from ppocr_ext.modeling.head_request import HeadRequest, call_head, default_request
 from ppocr_ext.modeling.heads.nrtr_head import Transformer
@@ -107,7 +108,6 @@ def _guide(dim: int) -> nn.Layer:
 
 
 POOL = (3, 2)  # rows and columns that `use_pool` takes the mean of
-POSITIONS = 80  # frames that `use_pos` has an embedding for
 HEAD_DIM = 32  # features of a head of the NRTR decoder's attention
 
 

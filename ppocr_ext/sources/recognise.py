@@ -356,7 +356,7 @@ def _unread(listing: Listing, read: Collection[str]) -> Iterator[str]:
     left_out = [file for file in lists[listing.most :] if file not in read]
     yield from (_why_unknown(listing, file) for file in others[:_NAMED])
     if others[_NAMED:]:
-        yield f"{shortened(others[_NAMED:], 1)}: not read, for the same reason."
+        yield f"{shortened(others[_NAMED:], 1)}: not read, their formats are unknown."
     if left_out:
         yield f"{shortened(left_out, 1)}: not read, since there are too many lists. Fix: name all by `--labels`."
 

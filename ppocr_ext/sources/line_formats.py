@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -14,27 +14,26 @@ from typing import Any
 from ppocr_ext.data.label_file import BOXES
 from ppocr_ext.data.lmdb_sets import DATA_FILE, open_set
 from ppocr_ext.limits import MAX_RECORD_BYTES
-from ppocr_ext.sources.listing import IMAGE_ENDINGS, LIST_ENDINGS, Listing, reading, split_named
+from ppocr_ext.sources.listing import Listing, reading
+from ppocr_ext.sources.names import IMAGE_ENDINGS, LIST_ENDINGS, ending, split_named
 from ppocr_ext.sources.samples import ILLEGIBLE, Row, Skipped
 
 _IMAGE_KEYS = ("image", "image_path", "img_path", "file_name", "filename", "path", "file", "img")
 TEXT_KEYS = ("text", "transcription", "words", "plate_text", "label", "identity")
 BOX_KEYS = {"points", "poly", "bbox", "xtl", "xmin", "x_min", "x1", "original_width"}  # of a part of a page
-_NO = (
-    "",
-    "0",
-    "0.0",
-    "false",
-    "no",
-    "n",
-    "none",
-    "null",
-)  # what a mark is in a table or in XML that is not set
+# how a column of texts may be named, and how the other one of two columns is not
+_LIKE_TEXT = re.compile(r"text|label|word|transcri|truth|\bgt\b|plate|caption|string|content")
+_NO_TEXT = re.compile(r"class(es)?|width|height|size|score|split|url|(.*_)?id|index|pred.*")
+# what a mark is in a table or in XML that is not set
+_NO = ("", "0", "0.0", "false", "no", "n", "none", "null")
 _HEAD_FILES = 20  # that tell what stands beside images
 _DECODER = json.JSONDecoder()
 _IMAGE = rf"\.(?i:{'|'.join(IMAGE_ENDINGS)})"
 _DOCTR = re.compile(rf'\{{\s*"[^"]*{_IMAGE}"\s*:\s*["\d]')
 PAGE = rf"(?P<image>[^\t]+{_IMAGE})\t(?P<text>\[\s*[{{\]].*)"
+_BOX = r"-?\d+(\.\d+)?([ ,;]+-?\d+(\.\d+)?){3}"  # four numbers in place of a text
+_QUOTED = r'"[^"]*(""[^"]*)*"\s*'
+_COMMA = rf'"?(?P<image>[^,;"\t]+{_IMAGE})"?(?P<comma>[,;])(?! *{_BOX})'
 _SCRIPTS = (
     "Arabic|Bangla|Chinese|Hindi|Japanese|Korean|Latin|Mixed|None|Symbols"  # of ICDAR MLT, before a text
 )
@@ -126,15 +125,19 @@ def first_of(record: Mapping[str, Any], keys: Iterable[str]) -> Any:
 
 
 def has_lines(listing: Listing, file: str, pattern: str) -> bool:
-    """Return whether most lines at the beginning of a file match ``pattern``, and it is not a table with a header."""
+    """Return whether most lines at the beginning of a file match ``pattern``, and it has no header."""
     lines = [line for line in re.split(r"[\r\n]+", listing.head(file)) if line.strip()]
-    count = sum(re.fullmatch(pattern, line) is not None for line in lines)
-    return 2 * count > len(lines) and not _is_table(listing, file)
+    matches = [re.fullmatch(pattern, line) is not None for line in lines]
+    return (
+        2 * sum(matches) > len(lines)
+        and (matches[0] or not re.fullmatch(r'"?[^\W\d]\w*"?([,;\t] ?"?[^\W\d]\w*"?)+', lines[0]))
+        and not _is_table(listing, file)
+    )
 
 
 def find_lists(listing: Listing, pattern: str) -> list[tuple[str, ...]]:
     """Return the files in which most lines match ``pattern``."""
-    return [(file,) for file in listing.with_ending(*LIST_ENDINGS) if has_lines(listing, file, pattern)]
+    return [(file,) for file in listing.lists if has_lines(listing, file, pattern)]
 
 
 def _read_lines(
@@ -152,15 +155,37 @@ def _read_lines(
             yield Row(image, clean(groups["text"]), place, box=groups if "points" in groups else None)
 
 
-def _list(description: str, pattern: str, clean: Callable[[str], str] = str) -> Format:
-    return Format(description, partial(find_lists, pattern=pattern), partial(_read_lines, pattern, clean))
+def _list(
+    description: str, pattern: str, clean: Callable[[str], str] = str, most: str | None = None
+) -> Format:
+    """Return the format of lines that match ``pattern``, and most of them ``most``."""
+    return Format(
+        description, partial(find_lists, pattern=most or pattern), partial(_read_lines, pattern, clean)
+    )
 
 
 def _header(listing: Listing, file: str) -> tuple[str, list[str]]:
-    """Return the delimiter and the column names of a table."""
-    line = listing.head(file).lstrip().partition("\n")[0]
-    delimiter = max(",;\t", key=line.count)
-    return delimiter, [name.strip('"\r ').casefold() for name in line.split(delimiter)]
+    """Return the delimiter and the column names of a table: ``image`` and ``text``, if these can be told."""
+    lines = [*re.split(r"[\r\n]+", listing.head(file).lstrip()), ""]
+    delimiter = max(",;\t", key=lines[0].count)
+    names = [name.strip('" ').casefold() for name in lines[0].split(delimiter)]
+    images = [
+        name
+        for name, *cell in zip(names, *csv.reader(lines[1:2], delimiter=delimiter), strict=False)
+        if re.search(rf"{_IMAGE}\s*$", "".join(cell))
+    ]
+    others = [name for name in names if name not in images]
+    texts = (
+        [name for name in others if name in TEXT_KEYS]
+        or list(filter(_LIKE_TEXT.search, others))
+        or [name for name in others if len(names) == 2 and not _NO_TEXT.fullmatch(name)]
+    )
+    known = {
+        each[0]: name
+        for each, name in ((images, "image"), (texts, "text"))
+        if len(each) == 1 and not re.search(rf"{_IMAGE}\b", lines[0])
+    }
+    return delimiter, [known.get(name, name) for name in names]
 
 
 def _is_table(listing: Listing, file: str) -> bool:
@@ -169,8 +194,8 @@ def _is_table(listing: Listing, file: str) -> bool:
 
 def _has_texts(record: Mapping[str, Any]) -> bool:
     """Return whether a record is of a whole image, with its text."""
-    keys = record.keys()
-    return not keys.isdisjoint(_IMAGE_KEYS) and not keys.isdisjoint(TEXT_KEYS) and keys.isdisjoint(BOX_KEYS)
+    missing = map(record.keys().isdisjoint, (_IMAGE_KEYS, TEXT_KEYS, BOX_KEYS))
+    return [*missing] == [False, False, True]
 
 
 def table_records(listing: Listing, file: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -180,10 +205,14 @@ def table_records(listing: Listing, file: str) -> Iterator[tuple[str, dict[str, 
         DataError: it is not CSV, or as :meth:`Listing.lines`.
     """
     delimiter, names = _header(listing, file)
-    reader = csv.DictReader(listing.lines(file), names, delimiter=delimiter, skipinitialspace=True)
+    reader = csv.DictReader(
+        (raw := line for line in listing.lines(file)), names, delimiter=delimiter, skipinitialspace=True
+    )
     with reading(file):
         _next_record(reader)
         while (record := _next_record(reader)) is not None:
+            if None in record and '"' not in raw and names[-1] == "text":  # commas in the text
+                record = dict(zip(names, map(str.strip, raw.split(delimiter, len(names) - 1)), strict=True))
             yield f"{file}:{reader.line_num}", record
 
 
@@ -203,6 +232,16 @@ def _read_table(listing: Listing, file: str) -> Iterator[Row | Skipped]:
             if None in record
             else row(record, place)
         )
+
+
+def lack(listing: Listing, file: str) -> str:
+    """Return the end of a sentence that says what a file lacks to be a list of images and texts; empty if unknown."""
+    head = listing.head(file).lstrip()
+    kind = "field" if head.startswith(("{", "[")) else "column"
+    keys = list(_first_object(head)) if kind == "field" else _header(listing, file)[1]
+    needs = [name for name, known in (("image", _IMAGE_KEYS), ("text", TEXT_KEYS)) if not {*known} & {*keys}]
+    what = f"has no {kind} `{'` and no `'.join(needs)}`" if needs else "its boxes are not read"
+    return f", and {what}" if len(keys) > 1 and (len(needs) < 2 or re.search(_IMAGE, head)) else ""
 
 
 def _first_object(text: str) -> dict[str, Any]:
@@ -237,14 +276,21 @@ def _read_json(listing: Listing, file: str) -> Iterator[Row | Skipped]:
         yield row(_lower(record), f"{file}#{number}")
 
 
+def _kind_beside(listing: Listing, files: Sequence[str]) -> str:
+    """Return what text files named as images hold: a key of ``_BESIDE``, ``text_files``, or nothing known."""
+    kinds = (
+        name
+        for name, pattern in _BESIDE.items()
+        if 2 * sum(has_lines(listing, file, pattern) for file in files[:_HEAD_FILES])
+        > len(files[:_HEAD_FILES])
+    )
+    return next(kinds, "text_files" if ending(files[0]) in ("txt", "gt") else "")
+
+
 def _find_beside(listing: Listing, kind: str) -> list[tuple[str, ...]]:
-    """Return the text files named as images, if they hold ``kind``: a key of ``_BESIDE``, or ``text_files``."""
-    files = listing.beside("txt")
-    first = files[:_HEAD_FILES]
-    for name, pattern in _BESIDE.items():
-        if 2 * sum(has_lines(listing, file, pattern) for file in first) > len(first):
-            return [files] if kind == name else []
-    return [files] if files and kind == "text_files" else []
+    """Return the text files named as images, by ending, that hold ``kind``."""
+    groups = [listing.beside(each) for each in ("txt", "csv", "gt", "tsv")]
+    return [files for files in groups if files and _kind_beside(listing, files) == kind]
 
 
 def _read_lmdb(listing: Listing, file: str) -> Iterator[Row]:
@@ -263,14 +309,22 @@ LINE_FORMATS = {
     ),
     "csv": Format(
         "CSV or TSV with a header such as `image,text`",
-        lambda listing: [(file,) for file in listing.with_ending(*LIST_ENDINGS) if _is_table(listing, file)],
+        lambda listing: [(file,) for file in listing.lists if _is_table(listing, file)],
         _read_table,
     ),
     "csv_no_header": _list(
         "lines `image.jpg,text`",
-        rf'"?(?P<image>[^,;"\t]+{_IMAGE})"?((?P<semicolon>;)|,)'
-        r'(?P<text>(?(semicolon)[^;"]*|[^,"]*)|"[^"]*(""[^"]*)*")',
-        lambda text: text[1:-1].replace('""', '"') if text.startswith('"') else text,
+        rf'{_COMMA}(?P<text> *({_QUOTED}|(?!").*))',
+        lambda text: (
+            text.strip()[1:-1].replace('""', '"') if text.lstrip().startswith('"') else text.lstrip(" ")
+        ),
+        # commas in a few texts are no further columns, nor are those before a space
+        most=rf'{_COMMA}({_QUOTED}|(?! *")((?!(?P=comma)\S).)*)',
+    ),
+    "spaces": _list(
+        "lines `path text`, no space in the path",
+        rf"(?!(\S*/)?\d+_[^_/\s]+_(?P<id>\d+){_IMAGE} (?P=id)\s*$)"  # of MJSynth
+        rf"(?P<image>[^\s\",;]+{_IMAGE}) +(?!{_BOX}|{BOXES})(?P<text>.*)",
     ),
     "icdar_words": _list(
         'ICDAR words: lines `word_1.png, "text"`',

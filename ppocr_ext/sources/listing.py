@@ -14,25 +14,23 @@ from contextlib import contextmanager, suppress
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path, PurePosixPath
-from posixpath import dirname, isfile, islink, join, normpath, realpath, relpath, splitext
+from posixpath import dirname, getsize, isfile, islink, join, normpath, realpath, relpath
 from xml.etree import ElementTree
 
 from ppocr_ext.errors import DataError
 from ppocr_ext.limits import MAX_RECORD_BYTES, MAX_TEXT_BYTES, open_regular, read_at_most
+from ppocr_ext.sources.names import IMAGE_ENDINGS, IN_DOUBT, LIST_ENDINGS, ending, split_in, splits_of, stem
 
-# fmt: off
-IMAGE_ENDINGS = ("bmp", "dib", "gif", "jfif", "jp2", "jpe", "jpeg", "jpg", "pbm", "pgm", "png", "pnm", "ppm", "tif",
-                 "tiff", "webp")
-LIST_ENDINGS = ("csv", "gt", "jsonl", "label", "labels", "list", "lst", "ndjson", "tsv", "txt")
-# fmt: on
 RECORD = "init.json"  # tells a folder that `init` wrote; what it drew or cut is no data
+# by ending: guesses of a tool, files of the past, and what has formats of its own
+_NOT_LISTS = ("bak", "cach", "cal", "json", "log", "old", "orig", "tmp", "xml")
 _NOT_LABELS = re.compile(  # by name: dictionaries, PPOCRLabel's state, predictions, texts for people
     r"(.*_)?dict|classes|readme.*|requirements.*|licen[cs]e|filestate|.*predict.*|system_results|_annotations.*",
     re.IGNORECASE,
 )
 _HIDDEN = (".", "__MACOSX")  # how names of files begin that are not the user's
 _MOST_FILES = 1000  # of each kind, whose beginnings are read
-_MOST_ALIKE = 20  # images of the same name, among which one is chosen
+_MOST_ALIKE = 20  # images of the same name, among which one is chosen; lists of an unusual ending
 _HEAD = 1 << 14  # bytes of a file that tell its format
 _MOST_VALUES = 10_000_000  # of a text that is parsed as a whole: a value may take 100 bytes
 _BLOCK = 1 << 20
@@ -45,73 +43,11 @@ _RARE = re.compile(  # all but ASCII, punctuation and the usual characters of GB
     ).decode("gb2312", "ignore")
     + "]"
 )
+_VERSIONS = ("", ".raw", ".nrm", ".dew", ".bin")  # what ocropus adds to a name, the best first
+# a folder of what was cut out of images, in a path
+_CROPS = re.compile(r"(?<![a-z])(crop|cut|line|plate|roi|snippet|word)[^/]*/|裁|切", re.IGNORECASE)
 _ABSOLUTE = re.compile(r"/|[A-Za-z]:/|\w+://")
 _HASH = re.compile(r"^[0-9a-f]{8,}-(?=.)")  # Label Studio puts it before the name of an uploaded file
-_CHINESE = "训练|訓練|验证|驗證|测试|測試"
-_WORD = re.compile(rf"[A-Z]?[a-z]+|[A-Z]+|(?:{_CHINESE})集?|[^\W\d_a-zA-Z]+?(?={_CHINESE}|[\W\d_a-zA-Z]|$)")
-_SPLIT_WORDS = {
-    **dict.fromkeys(("train", "training", "trainset", "训练", "訓練"), "train"),
-    **dict.fromkeys(("val", "valid", "validation", "dev", "eval"), "val"),
-    **dict.fromkeys(("valset", "devset", "evalset", "holdout", "验证", "驗證"), "val"),
-    **dict.fromkeys(("test", "testing", "testset", "测试", "測試"), "test"),
-}
-# words that say nothing about the content of a folder or list
-_PLAIN = {
-    "anno", "annotation", "annotations", "crops", "data", "dataset", "image", "images", "img", "imgs", "json", "lists",
-    "rec", "set", "split", "xml", *LIST_ENDINGS,
-}  # fmt: skip
-_IN_DOUBT = "?"
-
-
-def ending(path: str) -> str:
-    """Return what follows the last point of a path, in lower case."""
-    return path.rpartition(".")[2].lower()
-
-
-def stem(path: str) -> str:
-    """Return the file name of a path without its ending."""
-    return splitext(path.rpartition("/")[2])[0]
-
-
-def split_named(name: str) -> tuple[str, tuple[str, ...]]:
-    """Return the split that a name has as a word, such as ``"val"`` for ``rec_gt_val.txt``, and its other words.
-
-    The split is empty if there is none, or more than one. Words that say nothing, such as ``list``, are left out.
-    """
-    words = [word.lower().removesuffix("集") for word in _WORD.findall(name)]
-    splits = {_SPLIT_WORDS[word] for word in words if word in _SPLIT_WORDS}
-    others = tuple(word for word in words if word not in _SPLIT_WORDS and word not in _PLAIN)
-    return splits.pop() if len(splits) == 1 else "", others
-
-
-def _splits_of(names: Iterable[str], are_folders: bool) -> dict[str, str]:
-    """Return the split that each of the names side by side stands for; those without such a word are left out.
-
-    A name of other words too, such as ``crash test``, stands for a split if there is one for training with the same
-    words, or if the names are all the data and have a split without it; else it stands for none (empty).
-    ``_IN_DOUBT``: a split may be meant, since there is data to train on beside it that is named otherwise.
-    """
-    found = {name: split_named(name) for name in names}
-    of_train = {words for split, words in found.values() if split == "train"}
-    of_others = {words for split, words in found.values() if split not in ("", "train")}
-    plain = {words for split, words in found.values() if not split}
-    splits = {}
-    for name, (split, words) in found.items():
-        if split == "train":
-            splits[name] = split if not words or words in of_others else ""
-        elif split and words:
-            is_near = of_train or words in plain
-            splits[name] = split if words in of_train else _IN_DOUBT if is_near else ""
-        elif split:
-            splits[name] = _IN_DOUBT if are_folders and not of_train and plain - {()} else split
-    if not plain and {"train"} < set(splits.values()) - {_IN_DOUBT, ""}:
-        splits.update({name: found[name][0] for name, split in splits.items() if split == _IN_DOUBT})
-    return splits
-
-
-def _split_of(path: str) -> str:
-    """Return the split that the last part of a path has as a word, else the part before it, and so on."""
-    return next(filter(None, (split_named(part)[0] for part in reversed(path.split("/")))), "")
 
 
 class Listing:
@@ -128,7 +64,10 @@ class Listing:
         images: the paths of its images, relative to ``root``, sorted.
         files: all other files.
         labels: those that may be label files.
+        by_user: the user has named the label files.
+        guesses: label file → an image of a line that was taken, although there is a larger one of the same name.
         encodings: of the text files that have been read.
+        most: label files of a kind that are looked at.
         choices: format → what it has decided for the whole folder.
 
     Raises:
@@ -147,9 +86,11 @@ class Listing:
         self.files = [file for file in files if file not in self.images]
         others = [file for file in self.files if not _NOT_LABELS.fullmatch(stem(file))]
         self.labels = list(map(self._label, labels)) or others
+        self.by_user = bool(labels)
+        self.guesses: dict[str, str] = {}
         self.encodings: dict[str, str] = {}
         self.choices: dict[str, str] = {}
-        self._most = max(_MOST_FILES, len(labels))
+        self.most = max(_MOST_FILES, len(labels))
         self._asks_for_split = ask_for_split
 
     def _scan(self) -> Iterator[str]:
@@ -176,18 +117,17 @@ class Listing:
     def with_ending(self, *endings: str) -> list[str]:
         """Return the first label files with one of these endings, those that belong to one image last."""
         files = [file for file in self.labels if ending(file) in endings]
-        return sorted(files, key=lambda file: file in self.image_beside)[: self._most]
+        return sorted(files, key=lambda file: file in self.image_beside)[: self.most]
 
-    @property
+    @cached_property
     def lists(self) -> list[str]:
-        """The label files that may be lists or tables: those that belong to no image."""
-        kinds = (*LIST_ENDINGS, "json", "xml")
-        return [file for file in self.labels if ending(file) in kinds and file not in self.image_beside]
-
-    @property
-    def lists_left_out(self) -> list[str]:
-        """Those of ``lists`` that are too many to be looked at."""
-        return self.lists[self._most :]
+        """The first label files that may hold a list, those of a usual ending first."""
+        others = {
+            kind
+            for kind, count in Counter(map(ending, self.labels)).items()
+            if self.by_user or count <= _MOST_ALIKE and kind not in _NOT_LISTS  # others are no lists
+        }
+        return self.with_ending(*LIST_ENDINGS) + self.with_ending(*others.difference(LIST_ENDINGS))
 
     def beside(self, kind: str) -> tuple[str, ...]:
         """Return the label files with one ending that are named as an image."""
@@ -198,7 +138,8 @@ class Listing:
         """Label file → whole path of the image of its name, without ``gt_`` before it or ``.gt`` behind it."""
         names = {
             file: [
-                _folded(name)
+                _folded(name + version)
+                for version in _VERSIONS
                 for name in (stem(file), stem(file).removesuffix(".gt"), stem(file).removeprefix("gt_"))
             ]
             for file in self.labels
@@ -206,7 +147,7 @@ class Listing:
         wanted = set(chain.from_iterable(names.values()))
         images = _by_name((name, image) for image in self.images if (name := _folded(stem(image))) in wanted)
         pairs = {
-            file: nearest(next((images[name] for name in each if name in images), []), file, file)
+            file: self.nearest(next((images[name] for name in each if name in images), []), file, file)
             for file, each in names.items()
         }
         # an image belongs to the file in its own folder, not to one elsewhere whose image is missing
@@ -224,7 +165,7 @@ class Listing:
 
     @cached_property
     def splits(self) -> dict[str, str]:
-        """Folder or label file with a word of a split in its name → the split; see :func:`_splits_of`."""
+        """Folder or label file with a word of a split in its name → the split; see :func:`splits_of`."""
         lists = [file for file in self.labels if file not in self.image_beside]
         folders = set(map(dirname, chain(self.images, self.labels)))
         folders |= {str(parent) for folder in folders for parent in PurePosixPath(folder).parents}
@@ -234,7 +175,7 @@ class Listing:
             for path in paths:
                 beside.setdefault(dirname(path), []).append(path.rpartition("/")[2])
             for parent, names in beside.items():
-                found = _splits_of(names, paths is not lists)
+                found = splits_of(names, paths is not lists)
                 splits.update({join(parent, name): split for name, split in found.items()})
         return splits
 
@@ -246,13 +187,13 @@ class Listing:
         """
         while path:
             split = self.splits.get(path, "")
-            if split == _IN_DOUBT and self._asks_for_split:
+            if split == IN_DOUBT and self._asks_for_split:
                 raise DataError(
                     f"{path}: it may be a part of a split, or not. Fix: name the folders or lists train, val and "
                     "test, or give `--split`, which splits all anew.",
                     code="ambiguous_split",
                 )
-            if split not in ("", _IN_DOUBT):
+            if split not in ("", IN_DOUBT):
                 return split
             path = dirname(path)
         return ""
@@ -262,6 +203,38 @@ class Listing:
         """The encoding of the text files beside images, as of one text: some are too short to tell it alone."""
         files = self.beside("txt")[:_MOST_FILES]
         return _encoding(lambda: chain(*(_blocks(self.root / file) for file in files)))
+
+    def nearest(self, options: Sequence[str], path: str, file: str) -> str | None:
+        """Return the one of several images of the same name that a label file means; None if that is not clear.
+
+        Args:
+            options: paths of the images.
+            path: the path in the label file.
+            file: the label file.
+        """
+        folder = file.rpartition("/")[0]
+        tests: tuple[Callable[[str], bool], ...] = (
+            lambda image: True,
+            lambda image: image.split("/")[-2:-1] == path.split("/")[-2:-1],
+            lambda image: image.rpartition("/")[0] == folder,
+            lambda image: image.startswith(f"{folder}/"),
+            lambda image: split_in(dirname(image)) == split_in(file),
+        )
+        return _only(tests, options) or self.line_among(options, file)
+
+    def line_among(self, options: Sequence[str], file: str) -> str | None:
+        """Return the one of several images of the same name that was cut out of another one; None if none is."""
+        sizes = sorted(getsize(self.root / image) for image in options[:_MOST_ALIKE])
+        image = len(options) > 1 and _only(
+            (
+                _CROPS.search,
+                lambda image: not split_in(image) and 4 * getsize(self.root / image) < sizes[1],
+            ),
+            options,
+        )
+        if image:
+            self.guesses[file] = image
+        return image or None
 
     @cached_property
     def by_path(self) -> dict[str, str]:
@@ -278,7 +251,7 @@ class Listing:
         block = b""
         with suppress(OSError), open_regular(self.root / file) as stream:
             block = stream.read(_HEAD)
-        return block.decode(_encoding(lambda: iter([block])), "ignore").lstrip("\ufeff")
+        return block.decode(_encoding(lambda: iter([block])), "ignore").lstrip("\ufeff").replace("\0", "")
 
     def encoding(self, file: str) -> str:
         """Return the encoding of a text file.
@@ -310,11 +283,12 @@ class Listing:
             DataError: as :meth:`encoding`.
         """
         encoding = self.encoding(file)
+        end = "\r" if "\r" in (head := self.head(file)) and "\n" not in head else "\n"
         with reading(file), open_regular(self.root / file) as binary:
-            stream = io.TextIOWrapper(binary, encoding, "replace", newline="\n")
+            stream = io.TextIOWrapper(binary, encoding, "replace", newline=end)
             while line := stream.readline(MAX_RECORD_BYTES + 1):
                 yield line
-                while len(line) > MAX_RECORD_BYTES and not line.endswith("\n"):
+                while len(line) > MAX_RECORD_BYTES and not line.endswith(end):
                     line = stream.readline(MAX_RECORD_BYTES + 1)
 
     def text(self, file: str) -> str:
@@ -332,17 +306,18 @@ class Listing:
 
 
 def finder(
-    listing: Listing, file: str, elsewhere: Counter[str], first: Iterable[str]
+    listing: Listing, file: str, doubts: Counter[str], first: Iterable[str]
 ) -> Callable[[str], str | None]:
     """Return the function that finds the image which a label file names by a path; None: there is none.
 
     A path is relative to the label file, to its parent folder or to the data folder. An image elsewhere is found by its
-    file name if the path is absolute, or if none of the first paths is right.
+    file name if the path is absolute, or if none of the first paths is right. A name without a folder means an image
+    of a line rather than its photo.
 
     Args:
         listing: the data folder.
         file: the label file, relative to it.
-        elsewhere: counts, by label file, the images whose path has another folder.
+        doubts: counts, by the sentence that says it, the images that may be wrong.
         first: the first paths in the label file.
     """
     folder = file.rpartition("/")[0]
@@ -350,10 +325,12 @@ def finder(
 
     def find_there(name: str, path: str) -> str | None:
         inside = path.removeprefix(listing.starts[0]).removeprefix(listing.starts[1])
-        places = [inside]
-        if inside == path and not _ABSOLUTE.match(path):
-            places = [start + path for start in (*starts, f"{starts[0]}images/")]
-            places.append(path.removeprefix(f"{listing.root.name}/"))  # PPOCRLabel writes FOLDER/img.jpg
+        places = (
+            [start + path for start in (*starts, f"{starts[0]}images/")]
+            + [path.removeprefix(f"{listing.root.name}/")]  # PPOCRLabel writes FOLDER/img.jpg
+            if inside == path and not _ABSOLUTE.match(path)
+            else [inside]
+        )
         exact = (start + name for start in starts if start + name in listing.images)
         folded = (listing.by_path.get(_folded(normpath(place))) for place in places)
         return next(filter(None, chain(exact, folded)), None)
@@ -363,32 +340,26 @@ def finder(
     def find(name: str) -> str | None:
         path = name.replace("\\", "/")
         image = find_there(name, path)
-        if image is None and (not as_written or _ABSOLUTE.match(path)):
-            base = path.rpartition("/")[2]
-            names = map(_folded, (base, _HASH.sub("", base)))
-            image = nearest(next(filter(None, map(listing.by_name.get, names)), []), path, file)
-            elsewhere[file] += image is not None and base != path
-        return image
+        if "/" in path if image else as_written and not _ABSOLUTE.match(path):
+            return image
+        base = path.rpartition("/")[2]
+        names = map(_folded, (base, _HASH.sub("", base)))
+        options = next(filter(None, map(listing.by_name.get, names)), [])
+        if image is None:
+            image = listing.nearest(options, path, file)
+            doubts["Images found by file name, because their paths lead elsewhere"] += (
+                bool(image) and base != path
+            )
+            return image
+        # what was cut out of an image beside the list stands in a folder below
+        near = [each for each in options if dirname(image) != folder or each.startswith(starts[0])]
+        return listing.line_among(near, file) or image
 
     return find
 
 
-def nearest(options: Sequence[str], path: str, file: str) -> str | None:
-    """Return the one of several images of the same name that a label file means; None if that is not clear.
-
-    Args:
-        options: paths of the images.
-        path: the path in the label file.
-        file: the label file.
-    """
-    folder = file.rpartition("/")[0]
-    tests: tuple[Callable[[str], bool], ...] = (
-        lambda image: True,
-        lambda image: image.split("/")[-2:-1] == path.split("/")[-2:-1],
-        lambda image: image.rpartition("/")[0] == folder,
-        lambda image: image.startswith(f"{folder}/"),
-        lambda image: _split_of(image.rpartition("/")[0]) == _split_of(file),
-    )
+def _only(tests: Iterable[Callable[[str], object]], options: Sequence[str]) -> str | None:
+    """Return the option that alone passes the first test which one alone passes; None if there is no such test."""
     matches = (list(filter(test, options)) for test in tests) if len(options) <= _MOST_ALIKE else ()
     return next((each[0] for each in matches if len(each) == 1), None)
 

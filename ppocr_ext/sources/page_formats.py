@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -24,16 +25,21 @@ from ppocr_ext.sources.line_formats import (
     row,
     table_records,
 )
-from ppocr_ext.sources.listing import IMAGE_ENDINGS, Listing, ending, reading
+from ppocr_ext.sources.listing import Listing, reading
+from ppocr_ext.sources.names import IMAGE_ENDINGS, ending
 from ppocr_ext.sources.samples import Box, Row, Skipped
 
 _LABEL_STUDIO = r'\s*\[\s*\{.*"(annotations|original_width)"|[^\n]*\bannotation_id\b.*original_width'
 _COCO = r'\s*\{\s*"(info|licenses|images|annotations|categories|type)"'
 _LARGEST = 1e12  # square pixels of a box: no page has as many
+_UPRIGHT = 1.5  # times as high as wide: the text is vertical, or the page was turned
 
 
-def corners(box: Mapping[str, Any]) -> Box:
-    """Return the four corners of a box in pixels, clockwise.
+def corners(box: Mapping[str, Any]) -> tuple[Box, bool]:
+    """Return the four corners of a box in pixels, clockwise, and whether another one than the first is at the top left.
+
+    The four points of a polygon may begin at any corner: a line of text is wider than high and not upside down, so its
+    top left corner becomes the first. A box that `crop` turns keeps its first corner.
 
     Args:
         box: ``points``, as pairs or a text; Label Studio's ``x, y, width, height`` in percent, turned about a corner;
@@ -51,7 +57,18 @@ def corners(box: Mapping[str, Any]) -> Box:
     area = (third[0] - first[0]) * (fourth[1] - second[1]) - (fourth[0] - second[0]) * (third[1] - first[1])
     if not 1 <= abs(area) / 2 < _LARGEST or box.get("image_rotation"):  # nor if it is not a number
         raise ValueError(f"a box of {area / 2} square pixels, or on an image that Label Studio has turned")
-    return (first, second, third, fourth) if area > 0 else (first, fourth, third, second)
+    clockwise = (first, second, third, fourth) if area > 0 else (first, fourth, third, second)
+    start = _top_left(clockwise) if "points" in box else 0
+    return (*clockwise[start:], *clockwise[:start]), start != 0  # type: ignore[return-value]
+
+
+def _top_left(box: Box) -> int:
+    """Return which corner is the top left one of a horizontal line of text; 0 if the box is upright."""
+    a, b, c, d = (complex(*corner) for corner in box)
+    axes = [b + c - a - d, c + d - a - b]  # where the text leads, if it begins at the first, second, … corner
+    axes += [-axis for axis in axes]
+    start = max(range(4), key=lambda at: axes[at].real / abs(axes[at]))
+    return start if abs(axes[start - 1]) < _UPRIGHT * abs(axes[start]) else 0
 
 
 def _points(box: Mapping[str, Any]) -> list[tuple[float, float]]:
@@ -77,10 +94,11 @@ def _rectangle(
     left: float, top: float, width: float, height: float, degrees: float = 0, pivot: float = 0
 ) -> list[tuple[float, float]]:
     """Return the corners of a rectangle that is turned about its corner (``pivot`` 0) or its center (0.5)."""
-    cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
-    center_x, center_y = pivot * width, pivot * height
-    sides = [(u - center_x, v - center_y) for u, v in ((0, 0), (width, 0), (width, height), (0, height))]
-    return [(left + center_x + u * cos - v * sin, top + center_y + u * sin + v * cos) for u, v in sides]
+    turn = cmath.rect(1, math.radians(degrees))
+    center = pivot * complex(width, height)
+    sides = (0, width, complex(width, height), complex(0, height))
+    points = [complex(left, top) + center + (side - center) * turn for side in sides]
+    return [(point.real, point.imag) for point in points]
 
 
 def crop(page: Any, box: Box, *, may_turn: bool = True) -> tuple[Any, bool]:
@@ -111,7 +129,7 @@ def crop(page: Any, box: Box, *, may_turn: bool = True) -> tuple[Any, bool]:
     target = np.array([(0, 0), (width, 0), (width, height), (0, height)], np.float32)
     matrix = cv2.getPerspectiveTransform(source, target)
     pixels = cv2.warpPerspective(page, matrix, (width, height), None, cv2.INTER_CUBIC, cv2.BORDER_REPLICATE)
-    turned = may_turn and height >= 1.5 * width
+    turned = may_turn and height >= _UPRIGHT * width
     return (np.ascontiguousarray(np.rot90(pixels)) if turned else pixels), turned
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -14,8 +14,9 @@ from typing import NamedTuple
 from ppocr_ext.errors import DataError
 from ppocr_ext.limits import MAX_LABEL_LINE_BYTES
 from ppocr_ext.messages import shortened
-from ppocr_ext.sources.line_formats import LINE_FORMATS, Format
-from ppocr_ext.sources.listing import IMAGE_ENDINGS, Listing, ending, finder, stem
+from ppocr_ext.sources.line_formats import LINE_FORMATS, Format, lack
+from ppocr_ext.sources.listing import Listing, finder
+from ppocr_ext.sources.names import LIST_ENDINGS, ending, stem
 from ppocr_ext.sources.page_formats import PAGE_FORMATS, corners
 from ppocr_ext.sources.samples import FIXES, Row, Sample, Skipped, Source
 
@@ -23,12 +24,17 @@ FORMATS: dict[str, Format] = {**LINE_FORMATS, **PAGE_FORMATS}
 _HEAD = 300  # entries of each label file that are compared with those of others
 _NAMED = 5  # lists that are not read
 _MOST_COMPARED = 200_000
+# what may be the text in the name of an image: the first, the last or a middle word, all but the last, all
+_FROM_NAMES = (r"^[^-_ ]+", r"[^-_ ]+$", r"(?<=[-_ ])[^-_ ]+(?=[-_ ])", r".+(?=[-_])", r".+")
 _ISSUE = re.compile(  # the name of a group is the reason
     r"(?P<no_text>\A\s*\Z)|(?P<illegible>\A###\Z)|(?P<several_lines>[\r\n\x85\u2028\u2029])"
     rf"|(?P<bad_text>[\t\ufffd\ud800-\udfff]|\A.{{{MAX_LABEL_LINE_BYTES // 8}}})",
     re.DOTALL,
 )
 _BAD_PATH = re.compile(r"\A\[|[\t\r\n\ud800-\udfff]")
+# the path of an image, whatever ocropus has made of it
+_plain = partial(re.compile(r"\.(bin|dew|nrm|raw)(?=\.\w+$)").sub, "")
+_RESULTS = re.compile(r"(^|/)(res|results?|output|predictions?)/", re.IGNORECASE)
 _CROP = re.compile(r"(.+)_crop_\d+\.\w+")  # as PPOCRLabel names what it cuts from a page
 _EXPORT = "export from PPOCRLabel (Export Recognition Result), CVAT (CVAT for images) or Label Studio (JSON)"
 _LINES = "export images of lines with NAME.gt.txt, as eScriptorium does"
@@ -44,14 +50,11 @@ _UNSUPPORTED = {  # of the path of a file, or of its beginning: what it is, and 
     r"\bregion_(shape_)?attributes\b": ("VIA's export", "write PPOCRLabel's Label.txt, or cut the lines"),
     r'\A\s*\{\s*"source-ref"': ("a manifest of AWS Ground Truth", "write lines `path<TAB>text`"),
     r"\A\[[^\t\n]*\]\t": ("a list with several images for a text", "write a line for each image"),
-    rf"(?m:^)\S+\.({'|'.join(IMAGE_ENDINGS)}) .*[^\d\s.,-]": (
-        "a list with a space behind the path",
-        "put a tab in its place",
-    ),
     r"<PcGts\b": ("PAGE XML", _LINES),
     r"<alto\b": ("ALTO XML", _LINES),
     r"<annotation>": ("Pascal VOC, which has boxes without text,", _EXPORT),
-    r"(^|/)(data\.ya?ml|obj\.data|classes\.txt)$|\A-?[\d.]+([ ,]+-?[\d.]+){4}|\A\S+( -?[\d.]+){14}": (
+    r"(^|/)(data\.ya?ml|obj\.data|classes\.txt)$|\A-?[\d.]+([ ,]+-?[\d.]+){4,}( \S+ \d)?\s*(?m:$)"
+    r"|\A\S+( -?[\d.]+){14}": (
         "YOLO, or other boxes without text,",
         _EXPORT,
     ),
@@ -72,11 +75,6 @@ class _Reading(NamedTuple):
     files: tuple[str, ...]
     samples: list[Sample]
     skipped: list[Skipped]
-
-    @property
-    def has_crops(self) -> bool:
-        """Whether the first image was cut from a page by PPOCRLabel."""
-        return self.samples[0].group != "" and self.samples[0].box is None
 
     def __str__(self) -> str:
         return f"{shortened(self.files, 1)} ({self.format})"
@@ -101,57 +99,81 @@ def recognise(
         ask_for_split: a folder or label file that may be a part of a split, or not, is an error (``ambiguous_split``).
 
     Raises:
-        DataError: no label file is in a known format (``no_samples``, ``unsupported_data``), or label files contradict
-            each other (``ambiguous_data``); an argument or a file cannot be used.
+        DataError: no label file is in a known format (``no_samples``, ``unsupported_data``), or label files
+            contradict each other (``ambiguous_data``); one of ``labels`` gives no sample (``unread_labels``); an
+            argument or a file cannot be used.
     """
-    if root.is_file() and (error := _unsupported([(root.name, root.name)])):
-        raise error
+    if root.is_file() and (message := _unsupported([(root.name, root.name)])):
+        raise DataError(message, code="unsupported_data")
     if format not in (None, *FORMATS):
-        message = f"--format {format}: there is no such format. Fix: choose one of {', '.join(FORMATS)}."
-        raise DataError(message, code="bad_value")
-    listing = Listing(root, labels, ask_for_split=ask_for_split)
-    formats = FORMATS if format is None else {format: FORMATS[format]}
-    formats = formats if text_from_name is None else {"file_names": _file_names(text_from_name)}
-    elsewhere: Counter[str] = Counter()
-    readings = []
-    for name, row in formats.items():
-        for files in row.find(listing):
-            entries = list(islice(_entries(listing, row, [files], elsewhere), _HEAD))
-            samples = [entry for entry in entries if isinstance(entry, Sample)]
-            skipped = [entry for entry in entries if isinstance(entry, Skipped)]
-            readings.append(_Reading(name, files, samples, skipped))
+        raise DataError(
+            f"--format {format}: there is no such format. Fix: choose one of {', '.join(FORMATS)}.",
+            code="bad_value",
+        )
+    listing = Listing(root, labels if text_from_name is None else (), ask_for_split=ask_for_split)
+    formats = {format: FORMATS[format]} if format else FORMATS
+    formats = {"file_names": _file_names(text_from_name)} if text_from_name is not None else formats
+    doubts: Counter[str] = Counter()
+    readings = list(_readings(listing, formats, doubts))
     notes = [_why_unread(reading) for reading in readings if not reading.samples]
     usable = [reading for reading in readings if reading.samples]
     if not usable:
         raise _nothing(listing, notes)
     if text_from_name is None:
         notes += _unread(listing, {file for reading in readings for file in reading.files})
-    selection = _select(listing, usable, notes, bool(labels)) if len(usable) > 1 else usable
+    selection = _select(listing, usable, notes) if len(usable) > 1 else usable
     name = selection[0].format
     groups = [reading.files for reading in selection]
     read = partial(_entries, listing, formats[name], groups)
     files = tuple(chain.from_iterable(groups))
-    for file in set(listing.labels).difference(files) if labels else ():
-        why = next((note for note in notes if note.startswith(f"{file} ")), f"{file} is not read.")
-        raise DataError(f"--labels: {why}", code="unread_labels")
-    if any(elsewhere[file] for file in files):
-        elsewhere.clear()
-        deque(read(elsewhere), maxlen=0)  # to the end
-        notes.append(f"Images found by file name, because their paths lead elsewhere: {elsewhere.total():,}.")
-    if no_parts := [path for path, split in listing.splits.items() if not split]:
-        notes.append(f"Not taken for parts of a split: {shortened(no_parts, 3)}.")
-    encodings = {listing.encodings.get(file, "utf-8-sig"): file for file in reversed(files)}
-    notes += [f"{file} is read as {each.upper()}." for each, file in encodings.items() if each != "utf-8-sig"]
+    for file in listing.labels if listing.by_user else ():
+        if file not in files:
+            why = next((note for note in notes if note.startswith(f"{file} ")), _why_unknown(listing, file))
+            raise DataError(f"--labels: {why}", code="unread_labels")
+    if doubts.total():
+        doubts.clear()
+        deque(read(doubts), maxlen=0)  # to the end
+    notes += _remarks(listing, files, doubts)
     return Source(name, listing.root, files, tuple(listing.images), tuple(notes), lambda: read(Counter()))
+
+
+def _remarks(listing: Listing, files: Sequence[str], doubts: Mapping[str, int]) -> list[str]:
+    """Return what a user should know about the label files that are read, a sentence each."""
+    guesses = [listing.guesses[file] for file in files if file in listing.guesses]
+    no_parts = [path for path, split in listing.splits.items() if not split]
+    notes = [
+        f"{what}: {shortened(paths, count)}."
+        for what, paths, count in (
+            ("Images of lines are read, not photos of the same name", guesses, 1),
+            ("Not taken for parts of a split", no_parts, 3),
+        )
+        if paths
+    ]
+    notes += [f"{what}: {count:,}." for what, count in doubts.items() if count]
+    encodings = {listing.encodings.get(file, "utf-8-sig"): file for file in reversed(files)}
+    return notes + [
+        f"{file} is read as {each.upper()}." for each, file in encodings.items() if each != "utf-8-sig"
+    ]
+
+
+def _readings(listing: Listing, formats: Mapping[str, Format], doubts: Counter[str]) -> Iterator[_Reading]:
+    """Yield what label files say at their beginning, and their first sample; ``doubts`` as of :func:`finder`."""
+    for name, row in formats.items():
+        for files in row.find(listing):
+            entries = _entries(listing, row, [files], doubts)
+            first = list(islice(entries, _HEAD))
+            later = (entry for entry in entries if isinstance(entry, Sample))
+            samples = [entry for entry in first if isinstance(entry, Sample)] or list(islice(later, 1))
+            yield _Reading(name, files, samples, [entry for entry in first if isinstance(entry, Skipped)])
 
 
 def unlabelled(source: Source) -> tuple[int, tuple[str, ...]]:
     """Return how many images of a folder are named by no label file and are no pages of cut lines, and the first 3."""
     pairs = ((entry.image, entry.group if isinstance(entry, Sample) else "") for entry in source.read())
-    named = {name for image, group in pairs for name in (image, group.rpartition("/")[2])}
+    named = {name for image, group in pairs for name in (image, _plain(image), group.rpartition("/")[2])}
     if Path(source.root, "dataset.json").is_file():
         named.add("samples.png")  # the overview that `make-dataset` draws
-    images = [image for image in source.images if image not in named and stem(image) not in named]
+    images = [image for image in source.images if named.isdisjoint((image, _plain(image), stem(image)))]
     return len(images), tuple(images[:3])
 
 
@@ -160,16 +182,16 @@ def _file_names(pattern: str) -> Format:
     try:
         expression = re.compile(pattern)
     except re.error as error:
-        message = f"--text-from-name {pattern}: it is not a regular expression: {error}."
-        raise DataError(message, code="bad_value") from error
+        raise DataError(
+            f"--text-from-name {pattern}: it is not a regular expression: {error}.", code="bad_value"
+        ) from error
     group = "text" if "text" in expression.groupindex else min(expression.groups, 1)
 
     def read(listing: Listing, _: str) -> Iterator[Row | Skipped]:
         for image in listing.images:
             match = expression.search(stem(image))
-            path = f"{listing.root}/{image}"
             yield (
-                Row(path, match[group] or "", image)
+                Row(f"{listing.root}/{image}", match[group] or "", image)
                 if match
                 else Skipped("name_differs", image, pattern, image)
             )
@@ -178,7 +200,7 @@ def _file_names(pattern: str) -> Format:
 
 
 def _entries(
-    listing: Listing, format: Format, groups: Sequence[tuple[str, ...]], elsewhere: Counter[str]
+    listing: Listing, format: Format, groups: Sequence[tuple[str, ...]], doubts: Counter[str]
 ) -> Iterator[Sample | Skipped]:
     """Yield what label files say, an image with its text only once in each split.
 
@@ -186,16 +208,16 @@ def _entries(
         listing: the data folder.
         format: of the files.
         groups: the files; of several in a group, each belongs to one image.
-        elsewhere: as of :func:`finder`.
+        doubts: as of :func:`finder`.
     """
     seen: set[int] = set()
     for file, alone in ((file, len(files) == 1) for files in groups for file in files):
         split = listing.split_of(file if alone else file.rpartition("/")[0])
         rows = format.read(listing, file)
         first = list(islice(rows, _HEAD))
-        find = finder(listing, file, elsewhere, (row.image for row in first if isinstance(row, Row)))
+        find = finder(listing, file, doubts, (row.image for row in first if isinstance(row, Row)))
         for row in chain(first, rows):
-            entry = row if isinstance(row, Skipped) else _entry(listing, row, find, split)
+            entry = row if isinstance(row, Skipped) else _entry(listing, row, find, split, doubts)
             if isinstance(entry, Sample):
                 key = f"{_place(entry)} {entry.text}"
                 if hash(f"{entry.split}:{key}") in seen:
@@ -205,7 +227,9 @@ def _entries(
             yield entry
 
 
-def _entry(listing: Listing, row: Row, find: Callable[[str], str | None], split: str) -> Sample | Skipped:
+def _entry(
+    listing: Listing, row: Row, find: Callable[[str], str | None], split: str, doubts: Counter[str]
+) -> Sample | Skipped:
     image = row.image if row.stored else find(row.image)
     if image is None:
         return Skipped("missing_image", row.place, repr(row.image))
@@ -217,9 +241,13 @@ def _entry(listing: Listing, row: Row, find: Callable[[str], str | None], split:
         crop = _CROP.fullmatch(image) if "_crop_" in image else None
         return Sample(image, row.text, row.place, split, crop[1] if crop else "")
     try:
-        return Sample(image, row.text, row.place, split, image, corners(row.box))
+        box, is_moved = corners(row.box)
     except (KeyError, TypeError, ValueError):
         return Skipped("bad_box", row.place, repr(row.text[:60]), image)
+    doubts["Polygons that begin elsewhere than at the top left, cut as text that is not upside down"] += (
+        is_moved
+    )
+    return Sample(image, row.text, row.place, split, image, box)
 
 
 def _place(sample: Sample) -> str:
@@ -227,17 +255,16 @@ def _place(sample: Sample) -> str:
     return sample.image if sample.box is None else f"{sample.image} {sample.box}"
 
 
-def _select(listing: Listing, usable: list[_Reading], notes: list[str], by_user: bool) -> list[_Reading]:
+def _select(listing: Listing, usable: list[_Reading], notes: list[str]) -> list[_Reading]:
     """Return the label files to read, all in one format, and add to ``notes`` why others are not read.
 
     Files named by split come first, so a list of all samples that stands beside them is not read; copies in folders
-    below come last.
+    below come last. Files that the user has named may give an image different texts.
 
     Args:
         listing: the data folder.
         usable: label files with samples.
         notes: as of a :class:`Source`.
-        by_user: the user has named the files, so they may give an image different texts.
 
     Raises:
         DataError: label files contradict each other, or several formats are left.
@@ -248,6 +275,7 @@ def _select(listing: Listing, usable: list[_Reading], notes: list[str], by_user:
     for reading in sorted(
         usable,
         key=lambda each: (
+            _RESULTS.search(each.files[0]) is not None,
             list(FORMATS).index(each.format),
             not each.samples[0].split,
             each.files[0].count("/"),
@@ -255,17 +283,26 @@ def _select(listing: Listing, usable: list[_Reading], notes: list[str], by_user:
     ):
         for sample in reading.samples:
             other, same = by_place.get(_place(sample), (reading, sample))
-            if same.text != sample.text and not _in_two_splits(same.split, sample.split) and not by_user:
+            differ = same.text.strip() != sample.text.strip() and not listing.by_user
+            if differ and not _in_two_splits(same.split, sample.split):
                 raise _ambiguous(listing, other, reading)
-        if not by_user and all(
+        is_copy = not listing.by_user and all(
             _copy(each) in copies and not _in_two_splits(copies[_copy(each)], each.split)
             for each in reading.samples
-        ):
-            notes.append(f"{reading} is not read: other label files have the same texts.")
-        elif selection and reading.format == "ppocrlabel" and selection[0].has_crops:
-            notes.append(
-                f"{reading} is not read: its boxes are cut out. `--format ppocrlabel` reads the pages."
+        )
+        is_result = not listing.by_user and selection and _RESULTS.search(reading.files[0])
+        why = (
+            (is_copy and "other label files have the same texts")
+            or (is_result and "it stands among results")
+            or (
+                reading.format == "ppocrlabel"
+                and selection
+                and _CROP.fullmatch(selection[0].samples[0].image)
+                and "its boxes are cut out. `--format ppocrlabel` reads the pages"
             )
+        )
+        if why:
+            notes.append(f"{reading} is not read: {why}.")
         elif selection and reading.format != selection[0].format:
             raise _ambiguous(listing, selection[0], reading)
         else:
@@ -283,7 +320,7 @@ def _in_two_splits(one: str, other: str) -> bool:
 
 
 def _copy(sample: Sample) -> str:
-    return f"{_place(sample).rpartition('/')[2]} {sample.text}"
+    return f"{_place(sample).rpartition('/')[2]} {sample.text.strip()}"
 
 
 def _ambiguous(listing: Listing, one: _Reading, other: _Reading) -> DataError:
@@ -294,60 +331,95 @@ def _ambiguous(listing: Listing, one: _Reading, other: _Reading) -> DataError:
         f"  {each}: " + "; ".join(f"{sample.image} {sample.text!r}" for sample in each.samples[:3])
         for each in (one, other)
     ]
-    message = f"{listing.root}: its texts can be read in two ways. Fix: give `{flags[0]}` or `{flags[1]}`."
-    return DataError("\n".join([message, *examples]), code="ambiguous_data")
+    return DataError(
+        f"{listing.root}: its texts can be read in two ways. Fix: give `{flags[0]}` or `{flags[1]}`.\n"
+        + "\n".join(examples),
+        code="ambiguous_data",
+    )
 
 
 def _why_unread(reading: _Reading) -> str:
     reasons = Counter(skipped.reason for skipped in reading.skipped)
     counts = [f"{count} {reason}" for reason, count in reasons.items()] or ["no texts"]
-    first = [skipped.detail for skipped in reading.skipped[:3]]
     return (
-        f"{reading} is not read: its first texts give no sample: {', '.join([*counts, *first])}. "
+        f"{reading} is not read: its first texts give no sample: "
+        f"{', '.join([*counts, *(skipped.detail for skipped in reading.skipped[:3])])}. "
         + "".join(FIXES[reason] for reason, _ in reasons.most_common(1))
     )
 
 
 def _unread(listing: Listing, read: Collection[str]) -> Iterator[str]:
     """Yield why lists are not read, a sentence each for the first; those of ``read`` are in a known format."""
-    left_out = listing.lists_left_out
-    others = [file for file in listing.lists if file not in {*read, *left_out}]
-    for file in others[:_NAMED]:
-        yield f"{file} is not read: most of its first lines are in no known format ({listing.head(file)[:40]!r})."
+    kinds = (*LIST_ENDINGS, "json", "xml")
+    lists = [file for file in listing.labels if ending(file) in kinds and file not in listing.image_beside]
+    others = [file for file in lists[: listing.most] if file not in read]
+    left_out = [file for file in lists[listing.most :] if file not in read]
+    yield from (_why_unknown(listing, file) for file in others[:_NAMED])
     if others[_NAMED:]:
-        yield f"{shortened(others[_NAMED:], 1)}: not read, for the same reason."
+        yield f"{shortened(others[_NAMED:], 1)}: not read, their formats are unknown."
     if left_out:
         yield f"{shortened(left_out, 1)}: not read, since there are too many lists. Fix: name all by `--labels`."
 
 
+def _why_unknown(listing: Listing, file: str) -> str:
+    """Return why a file is in no known format."""
+    head = listing.head(file)
+    return (
+        _unsupported([(file, file), (file, head)])
+        or f"{file} is not read, its format is unknown: it begins with {head[:80]!r}{lack(listing, file)}."
+    )
+
+
 def _nothing(listing: Listing, notes: Sequence[str]) -> DataError:
-    """Return the error of a folder without samples."""
-    heads = [
-        (file, listing.head(file))
-        for file in listing.with_ending("csv", "json", "jsonl", "manifest", "txt", "xml")
-    ]
-    error = None if notes else _unsupported([*((file, file) for file in listing.files), *heads])
+    """Return the error of a folder without samples, or of label files named by the user that give none."""
+    named = listing.labels if listing.by_user else []
+    texts = named or listing.with_ending("csv", "json", "jsonl", "manifest", "txt", "xml")
+    other = _unsupported(
+        [*((file, file) for file in named or listing.files), *((file, listing.head(file)) for file in texts)]
+    )
+    if other and not notes:
+        return DataError(other, code="unsupported_data")
     files = [*listing.images, *listing.files]
     counts = ", ".join(f"{count:,} .{name}" for name, count in Counter(map(ending, files)).most_common(5))
-    message = (
-        f"{listing.root}: it has no texts of images (found {counts or 'no files'}: {shortened(files, 3)})."
-    )
-    lines = notes or [
-        *(f"  {file} begins with {head[:60]!r}." for file, head in heads[:3]),
-        *(f"  {name}: {row.description}" for name, row in FORMATS.items()),
+    lines = [
+        f"{shortened(named or [str(listing.root)], 1)}: it has no texts of images (found {counts or 'no files'}: "
+        f"{shortened(files, 3)}). Fix: add a label file, or the column that is missing, or give `--text-from-name`.",
+        *notes,
+        *filter(None, [other]),
     ]
-    lines = [f"{message} Fix: add a label file, or give `--text-from-name`.", *lines]
-    return error or DataError("\n".join(lines), code="no_samples")
+    if named or not notes:
+        lines += [
+            *(f"  {_why_unknown(listing, file)}" for file in texts[:3]),
+            *([] if named else _from_names(list(listing.images))),
+            *(f"  {name}: {row.description}" for name, row in FORMATS.items()),
+        ]
+    return DataError("\n".join(lines), code="no_samples")
 
 
-def _unsupported(looks: Sequence[tuple[str, str]]) -> DataError | None:
-    """Return the error of the first file whose path or beginning shows a format that is not read.
+def _from_names(images: Sequence[str]) -> list[str]:
+    """Return a line for each of at most three ways to take the texts from the names of images, with what it reads."""
+    names = [stem(image) for image in images[:: len(images) // 3 or 1][:3]]
+    readings: dict[str, str] = {}  # what is read -> the pattern
+    for pattern in _FROM_NAMES:
+        texts = [match[0] for name in names if (match := re.search(pattern, name))]
+        if len(texts) == len(names) and (len({*texts}) > 1 or len({*names}) == 1):
+            readings.setdefault(", ".join(map(repr, texts)), pattern)
+    return [
+        f"  `--text-from-name {shlex.quote(pattern)}` reads {texts} from {', '.join(names)}."
+        for texts, pattern in islice(readings.items(), 3)
+    ]
+
+
+def _unsupported(looks: Sequence[tuple[str, str]]) -> str | None:
+    """Return what is to be said of the first file whose path or beginning shows a format that is not read.
 
     Args:
         looks: a file, with its path or with its beginning.
     """
-    for pattern, (what, fix) in _UNSUPPORTED.items():
-        for file, look in looks:
-            if re.search(pattern, look, re.IGNORECASE):
-                return DataError(f"{file}: {what} is not read. Fix: {fix}.", code="unsupported_data")
-    return None
+    found = (
+        f"{file}: {what} is not read. Fix: {fix}."
+        for pattern, (what, fix) in _UNSUPPORTED.items()
+        for file, look in looks
+        if re.search(pattern, look, re.IGNORECASE)
+    )
+    return next(found, None)

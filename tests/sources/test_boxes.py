@@ -29,7 +29,8 @@ BOXES: dict[str, tuple[dict[str, Any], Any]] = {
         ((50, 10), (50, 50), (30, 50), (30, 10))),
     "percent, turned image": ({**SIZE, "x": 5, "y": 10, "width": 20, "height": 20, "image_rotation": 90}, None),
     "percent, polygon": ({**SIZE, "points": [[5, 10], [25, 10], [25, 30], [5, 30]]}, SQUARE),
-    "upside down": ({"points": [*SQUARE[2:], *SQUARE[:2]]}, (*SQUARE[2:], *SQUARE[:2])),
+    "from the bottom right": ({"points": [*SQUARE[2:], *SQUARE[:2]]}, SQUARE),
+    "upside down": ({**SIZE, "x": 25, "y": 30, "width": 20, "height": 20, "rotation": 180}, (*SQUARE[2:], *SQUARE[:2])),
     "ICDAR 2013": ({"points": "10 10 50 30 "}, SQUARE),
     "a line": ({"points": [[1, 1], [9, 1]]}, None),
     "crossed": ({"points": [SQUARE[0], SQUARE[1], SQUARE[3], SQUARE[2]]}, None),
@@ -46,7 +47,23 @@ def test_corners_are_clockwise_from_the_first(name: str) -> None:
         with pytest.raises((KeyError, TypeError, ValueError)):
             corners(box)
     else:
-        np.testing.assert_allclose(corners(box), expected, atol=1e-9)
+        np.testing.assert_allclose(corners(box)[0], expected, atol=1e-9)
+
+
+SLANTED = ((10, 10), (50, 30), (40, 50), (0, 30))
+HIGH = ((10, 10), (30, 10), (30, 50), (10, 50))
+
+
+@pytest.mark.parametrize("start", range(4))
+@pytest.mark.parametrize("step", [1, -1])
+@pytest.mark.parametrize("box", [SQUARE, SLANTED, ((10, 10), (30, 10), (30, 35), (10, 35)), HIGH])
+def test_a_line_of_text_is_not_upside_down(box: Box, step: int, start: int) -> None:
+    order = [box[(start + step * at) % 4] for at in range(4)]
+    found, begins_elsewhere = corners({"points": order})
+    if box is HIGH:  # text from above or from below: its first corner is the user's
+        assert found[0] == order[0] and not begins_elsewhere
+    else:
+        assert found == box and begins_elsewhere == (start != 0)
 
 
 def page() -> Any:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from error_codes import raises_code
-from folders import POLYGON, TEXTS, draw, images, page_line, quoted, tabs, write, write_json
+from folders import BOX, POLYGON, TEXTS, draw, images, page_line, quoted, tabs, write, write_json
 from test_recognise import crops, entries, pages, texts_of
 
 from ppocr_ext.errors import DataError
@@ -186,6 +187,10 @@ def splits(root: Path, folders: list[str], lists: tuple[str, ...] = (), **option
         {"压力测试": "", "街道": ""},
         {"trainers": "", "contest": "", "evaluated": ""},
         {"train_val": "", "street": ""},
+        {"train_data": ""},
+        {"ocr-training-data": "", "street": ""},
+        {"train_data": "train", "val_data": "val"},
+        {"train_data/rec/train": "train", "train_data/rec/val": "val", "train_data/crop_img": ""},
     ],
 )
 def test_folders_that_are_named_as_parts_are_the_split(tmp_path: Path, names: dict[str, str]) -> None:
@@ -221,6 +226,25 @@ def test_a_name_with_a_word_of_a_split_is_named(tmp_path: Path) -> None:
     assert "crash test" in notes and "dev board" in notes and "street" not in notes
 
 
+def test_the_list_of_all_crops_is_not_the_part_that_trains(tmp_path: Path) -> None:
+    """As PPOCRLabel's script splits, which copies the crops of a page into folders of the parts."""
+    parts = {"train": ["1", "2"], "val": ["3"], "test": ["4"]}
+    for part, names in parts.items():
+        paths = {f"{name}_crop_0.jpg": name for name in names}
+        images(
+            tmp_path,
+            [f"train_data/{folder}/{path}" for path in paths for folder in ("crop_img", f"rec/{part}")],
+        )
+        write(
+            tmp_path,
+            f"train_data/rec/{part}.txt",
+            tabs({f"/x/rec/{part}/{path}": t for path, t in paths.items()}),
+        )
+    write(tmp_path, "train_data/rec_gt.txt", "".join(f"crop_img/{n}_crop_0.jpg\t{n}\n" for n in "1234"))
+    samples, _ = entries(recognise(tmp_path))
+    assert {part: [each.text for each in samples if each.split == part] for part in parts} == parts
+
+
 def test_crops_of_ppocrlabel_win_and_name_their_pages(tmp_path: Path) -> None:
     crops(tmp_path)
     source = recognise(tmp_path)
@@ -245,6 +269,8 @@ CHOICES = {
     "two parts": ([("1.txt", A), ("2.txt", B)], ("1.txt", "2.txt")),
     "the same in two splits": ([("train.txt", A), ("val.txt", A)], ("train.txt", "val.txt")),
     "an image in two splits": ([("train.txt", A), ("val.txt", BAD)], ("train.txt", "val.txt")),
+    "results": ([("l.csv", A), ("data/output/pred.txt", B)], ("l.csv",)),
+    "results alone": ([("output/l.txt", A)], ("output/l.txt",)),
     "two lists that differ": ([("1.txt", A | B), ("2.txt", BAD)], None),
     "two formats that differ": ([("l.csv", A), ("l.txt", BAD)], None),
     "two formats of two parts": ([("l.csv", A), ("l.txt", B)], None),
@@ -273,6 +299,11 @@ def test_labels_name_the_files_that_are_read(tmp_path: Path, monkeypatch: pytest
     lists(tmp_path, ("predictions.txt", A), ("l.txt", BAD))
     monkeypatch.chdir(tmp_path)
     assert texts_of(recognise(Path(), labels=["predictions.txt"])) == A
+    lists(tmp_path, ("output/l.txt", B))
+    assert texts_of(recognise(tmp_path, labels=["predictions.txt", "output/l.txt"])) == A | B
+    write(tmp_path, "l.xlsx", "PK")
+    with raises_code(DataError, "unread_labels", "l.xlsx", "CSV"):
+        recognise(tmp_path, labels=["predictions.txt", "l.xlsx"])
     with raises_code(DataError, "missing_file", "gone.txt"):
         recognise(tmp_path, labels=["gone.txt"])
 
@@ -281,10 +312,10 @@ def test_a_list_that_is_not_read_is_named(tmp_path: Path) -> None:
     broken = "".join(f"nothing {number}\n" for number in range(300)) + tabs(B)
     lists(tmp_path, ("l.txt", A))
     write(tmp_path, "broken.txt", broken)
-    write(tmp_path, "late.txt", tabs({f"gone{n}.jpg": "x" for n in range(300)}) + tabs(B))
+    write(tmp_path, "gone.txt", tabs({f"gone{n}.jpg": "x" for n in range(300)}))
     source = recognise(tmp_path)
     assert source.files == ("l.txt",)
-    for file in ("broken.txt", "late.txt"):
+    for file in ("broken.txt", "gone.txt"):
         assert sum(note.startswith(file) for note in source.notes) == 1
         with raises_code(DataError, "unread_labels", file):
             recognise(tmp_path, labels=["l.txt", file])
@@ -318,6 +349,127 @@ def test_texts_in_names_need_a_pattern(tmp_path: Path) -> None:
         recognise(tmp_path, text_from_name="(")
 
 
+@pytest.mark.parametrize(
+    ("names", "reads"),
+    [
+        (["a/京A1_0.png", "a/B2_1.PNG", "x.jpg"], {"^[^-_ ]+": "京A1", "[^-_ ]+$": "0", ".+": "京A1_0"}),
+        (["1_A_2.png", "3_B_4.png"], {"^[^-_ ]+": "1", "[^-_ ]+$": "2", "(?<=[-_ ])[^-_ ]+(?=[-_ ])": "A"}),
+        (["AB.png", "CD.png"], {"^[^-_ ]+": "AB"}),
+    ],
+)
+def test_the_error_shows_what_names_of_images_may_say(
+    tmp_path: Path, names: list[str], reads: dict[str, str]
+) -> None:
+    images(tmp_path, names)
+    with raises_code(DataError, "no_samples", *map(shlex.quote, reads), *map(repr, reads.values())):
+        recognise(tmp_path)
+    for pattern, text in reads.items():
+        samples, _ = entries(recognise(tmp_path, text_from_name=pattern))
+        assert text in {each.text for each in samples}
+
+
+def test_a_named_label_file_is_read_or_is_an_error(tmp_path: Path) -> None:
+    bad = "".join(f"gone{number}.jpg\tx\n" for number in range(400))
+    lists(tmp_path, ("l.txt", A), ("old.txt", {"gone.jpg": "x"}))
+    for name, text in {
+        "late.list": bad + "b c.PNG\tB\n",
+        "l.tmp": tabs(B),
+        "no.csv": "image,width\na.jpg,9\n",
+    }.items():
+        write(tmp_path, name, text)
+    assert texts_of(recognise(tmp_path)) == A | B  # late.list, too
+    for name in ("late.list", "l.tmp"):
+        assert texts_of(recognise(tmp_path, labels=[str(tmp_path / name)])) == B
+    for names in (["no.csv"], ["l.txt", "no.csv"], ["l.txt", "old.txt"]):
+        code = "unread_labels" if "l.txt" in names else "no_samples"
+        with raises_code(DataError, code, names[-1], "`text`" if "no.csv" in names else "gone.jpg"):
+            recognise(tmp_path, labels=[str(tmp_path / name) for name in names])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "fact"),
+    [
+        ("l.csv", "file_name,width,class\na.jpg,9,x\n", "column `text`"),
+        ("l.csv", "file_name,width\na.jpg,9\nb.jpg,8\n", "column `text`"),
+        ("l.csv", "id,words\n1,x\n", "column `image`"),
+        ("l.csv", "a.jpg,x,train\nb.jpg,y,train\n", "column `image` and no `text`"),
+        ("l.json", '[{"image": "a.jpg", "class": 3}]', "field `text`"),
+        ("l.jsonl", '{"file": "a.jpg", "id": 3}\n', "field `text`"),
+        ("l.csv", "image,label,xmin,ymin\na.jpg,plate,1,2\n", "boxes"),
+        ("l.txt", "a.jpg\nb.jpg\n", r"'a.jpg\nb.jpg\n'"),
+        ("l.txt", "a.jpg 1,2,3,4,0\n", "1,2,3,4,0"),
+    ],
+)
+def test_the_error_says_what_a_file_has_not(tmp_path: Path, name: str, text: str, fact: str) -> None:
+    draw(tmp_path / "a.jpg")
+    write(tmp_path, name, text)
+    with raises_code(DataError, "no_samples", name, fact):
+        recognise(tmp_path)
+
+
+PLACES = {  # label file, path in it, images -> the one that is meant, and whether there is a doubt
+    "as the list says": ("l.txt", "photos/1.png", "photos/1.png", False),
+    "as an absolute path says": ("l.txt", "/x/photos/1.png", "photos/1.png", False),
+    "beside the list": ("photos/l.txt", "1.png", "photos/1.png", False),
+    "in a folder of crops": ("l.txt", "1.png", "crops/1.png", True),
+    "in its folder": ("crops/l.txt", "1.png", "crops/1.png", False),
+    "elsewhere": ("l.txt", "/x/1.png", "crops/1.png", True),
+    "in images": ("labels/l.txt", "1.png", "crops/1.png", True),
+}
+
+
+@pytest.mark.parametrize("photos", ["photos", "images"])
+@pytest.mark.parametrize("name", PLACES)
+@pytest.mark.parametrize("folder", ["crops", "small"])
+def test_a_line_is_read_rather_than_its_photo(tmp_path: Path, name: str, photos: str, folder: str) -> None:
+    file, path, image, doubt = PLACES[name]
+    draw(tmp_path / photos / "1.png", size=(400, 400))
+    draw(tmp_path / folder / "1.png")
+    file, path, image = (
+        each.replace("photos", photos).replace("crops", folder) for each in (file, path, image)
+    )
+    write(tmp_path, file, f"{path}\tA\n")
+    source = recognise(tmp_path)
+    assert texts_of(source) == {image: "A"}
+    assert doubt == any(note.endswith(f": {image}.") for note in source.notes)
+
+
+@pytest.mark.parametrize(("file", "image"), [("l.txt", "crops/1.png"), ("a/l.txt", "a/1.png")])
+def test_lines_below_the_list_are_read_rather_than_photos_beside_it(
+    tmp_path: Path, file: str, image: str
+) -> None:
+    draw((tmp_path / file).with_name("1.png"), size=(400, 400))
+    draw(tmp_path / "crops/1.png")
+    write(tmp_path, file, "1.png\tA\n")
+    source = recognise(tmp_path)
+    assert texts_of(source) == {image: "A"}
+    assert len(source.notes) == (file == "l.txt")
+
+
+def test_a_text_beside_belongs_to_the_line_rather_than_to_its_photo(tmp_path: Path) -> None:
+    draw(tmp_path / "photos/1.png", size=(400, 400))
+    draw(tmp_path / "crops/1.png")
+    write(tmp_path, "labels/1.txt", "A")
+    source = recognise(tmp_path)
+    assert texts_of(source) == {"crops/1.png": "A"}
+    assert len(source.notes) == 1
+
+
+def test_polygons_that_begin_elsewhere_are_counted(tmp_path: Path) -> None:
+    draw(tmp_path / "a.jpg")
+    write(tmp_path, "a.txt", f"{POLYGON},A\n10,30,50,30,50,10,10,10,B\n50,30,10,30,10,10,50,10,C\n")
+    source = recognise(tmp_path)
+    assert {each.box for each in entries(source)[0]} == {BOX}
+    assert [note.endswith(": 2.") for note in source.notes] == [True]
+
+
+def test_lists_of_one_tool_are_all_read(tmp_path: Path) -> None:
+    images(tmp_path, ["1.jpg", "2.jpg", "3.jpg"])
+    write(tmp_path, "train.txt", "/x/1.jpg, A\n")
+    write(tmp_path, "latin_train.txt", "/x/2.jpg, B, C\n/x/3.jpg, D\n")
+    assert texts_of(recognise(tmp_path)) == {"1.jpg": "A", "2.jpg": "B, C", "3.jpg": "D"}
+
+
 def test_images_without_text_and_texts_without_images_are_counted(tmp_path: Path) -> None:
     lists(tmp_path, ("l.txt", A | {"1.jpg": "x", "2.jpg": "y"}))
     source = recognise(tmp_path)
@@ -349,7 +501,7 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("train.jsonl", '{"info": {}, "annotations": [{"image_id": "a", "paragraphs": []}]}'),
         ("via.csv", "filename,region_shape_attributes,region_attributes\n"),
         ("output.manifest", '{"source-ref": "s3://b/a.jpg", "job": {}}\n'), ("train.txt", '["a.jpg", "b.jpg"]\tx\n'),
-        ("labels.txt", "a.jpg 12\na.jpg some words\n"), ("a.txt", "1 1 5 1 5 5 1 5 plate 0\n"),
+        ("a.txt", "1 1 5 1 5 5 1 5 plate 0\n"),
         ("a.txt", "plate 0.00 0 0.0 1 1 5 5 0 0 0 0 0 0 0\n"),
         ("train.parquet", "PAR1"), ("data.ZIP", "PK"), ("labels.xlsx", "PK"),
     ],

@@ -37,11 +37,11 @@ def texts_of(source: Source) -> dict[str, str]:
     return {sample.image: sample.text for sample in samples}
 
 
-def drawn(*files: tuple[str, str], names: Any = TEXTS) -> Callable[[Path], None]:
+def drawn(*files: tuple[str, str], names: Any = TEXTS, end: str = "\n") -> Callable[[Path], None]:
     def make(root: Path) -> None:
         images(root, names)
         for name, text in files:
-            write(root, name, text)
+            write(root, name, text.replace("\n", end))
 
     return make
 
@@ -151,6 +151,7 @@ def icdar2015(root: Path) -> None:
 
 
 NAMES = {f"{name}.png": name for name in ("one", "two")}
+SPACES = {"a.jpg": "A B", "中/b.PNG": "12", "c.png": "1, 2"}
 WHOLE = dict(zip(TEXTS, ("one", "two", "three"), strict=True))
 AB = {"a.jpg": "A", "b c.PNG": "B"}
 AB_SPLITS = {"a.jpg": "train", "b c.PNG": "val"}
@@ -171,11 +172,27 @@ CASES = {
     "csv, tabs": Case("csv", drawn(("l.tsv", "image_path\tplate_text\n" + tabs(WHOLE))), WHOLE),
     "csv, splits": Case("csv", drawn(("l.csv", "file_name,label,split\na.jpg,A,Train\nb c.PNG,B,dev\n")),
         AB, splits=AB_SPLITS),
+    "csv, other names": Case("csv",
+        drawn(("l.csv", "name;x;ground_truth\n" + tabs(WHOLE).replace("\t", ";1;"))), WHOLE),
+    "csv, unknown names": Case("csv", drawn(("l.csv", "Ảnh,Chữ\n" + quoted(WHOLE))), WHOLE),
+    "csv, commas": Case("csv", drawn(("l.csv", "image,text\na.jpg,A, B,C \nb c.PNG,\"x,y\"\n")),
+        {"a.jpg": "A, B,C", "b c.PNG": "x,y"}),
+    "csv, returns": Case("csv", drawn(("l.csv", "image,text\n" + quoted(WHOLE)), end="\r"), WHOLE),
+    "tabs, returns": Case("tsv", drawn(("l.txt", tabs(TEXTS)), end="\r"), TEXTS),
     "csv, spaces": Case("csv", drawn(("l.csv", 'image, text\na.jpg, "A, B"\n')), {"a.jpg": "A, B"}),
-    "csv, bad rows": Case("csv", drawn(("l.csv", 'image,text\na.jpg,"two\nlines"\nb c.PNG,x,y\na.jpg\na.jpg,A\n')),
+    "csv, bad rows": Case("csv", drawn(("l.csv", 'image,text\na.jpg,"two\nlines"\nb c.PNG,"x",y\na.jpg\na.jpg,A\n')),
         {"a.jpg": "A"}, {"several_lines": 1, "bad_line": 1, "no_text": 1}),
     "csv, no header": Case("csv_no_header", drawn(("l.csv", quoted(TEXTS))), TEXTS),
+    "csv, no header, spaces": Case("csv_no_header", drawn(("l.csv", tabs(WHOLE).replace("\t", ", "))), WHOLE),
+    "csv, no header, commas": Case("csv_no_header",
+        drawn(("train.txt", '/a.jpg, A, B\n/x/b c.PNG, C\n/图 1.png, "D,""E"""\n/x/gone.jpg,A,B\n/x/a.jpg, A, B\n')),
+        {"a.jpg": "A, B", "b c.PNG": "C", "中文/图 1.png": 'D,"E"'}, {"missing_image": 1},
+        dict.fromkeys(TEXTS, "train")),
     "csv, no quotes": Case("csv_no_header", drawn(("l.csv", tabs(WHOLE).replace("\t", ","))), WHOLE),
+    "spaces": Case("spaces", drawn(("l.txt", "a.jpg A B\n中/b.PNG  12\nc.png 1, 2\n"), names=SPACES), SPACES),
+    "spaces, another ending": Case("spaces",
+        drawn(("all.tags", tabs(SPACES).replace("\t", " ")), ("get.sh", "get a.jpg A\n"), names=SPACES), SPACES),
+    "tabs, no ending": Case("tsv", drawn(("labels", tabs(TEXTS)), ("log.log", tabs(WHOLE))), TEXTS),
     "words": Case("icdar_words", drawn(("gt.txt", rows(TEXTS, lambda i, t: i + ', "' + t.replace('"', '\\"') + '"'))),
         TEXTS),
     "json lines": Case("json_lines",
@@ -192,6 +209,10 @@ CASES = {
     "text files": Case("text_files",
         drawn(("one.txt", "one\r\n\f"), ("two.gt.txt", "two\n"), ("3.txt", "a\nb"), names=[*NAMES, "3.JPG"]),
         NAMES, {"several_lines": 1}),
+    "ocropus": Case("text_files", drawn(("train/1.gt.txt", "one\n"), ("train/2.gt.txt", "two"), ("train/3.gt.txt", "x"),
+        names=[f"train/{name}.png" for name in ("1.bin", "1.nrm", "2", "2.bin", "3.bin")]),
+        {"train/1.nrm.png": "one", "train/2.png": "two", "train/3.bin.png": "x"},
+        splits={f"train/{name}.png": "train" for name in ("1.nrm", "2", "3.bin")}),
     "pages": Case("ppocrlabel", pages, {"F/1.jpg": "one"}, {"illegible": 2}),
     "pages, splits": Case("ppocrlabel", split_pages, DET, splits=DET),
     "crops": Case("tsv", crops, {"F/crop_img/1_crop_0.jpg": "one", "F/crop_img/1_crop_1.jpg": "two"}),
@@ -201,6 +222,9 @@ CASES = {
         {"illegible": 2}, {image: SHORT.get(split, split) for image, split in ICDAR.items()}),
     "polygons beside": Case("icdar_polygons", drawn(("one.txt", f"{POLYGON},A\n{POLYGON},\n1,2\n"), names=NAMES),
         {"one.png": "A"}, {"bad_line": 1, "no_text": 1}),
+    "polygons, csv": Case("icdar_polygons",
+        drawn(("box/one.csv", f"{POLYGON},A,B\n{POLYGON},###\n"), ("box/two.csv", f"{POLYGON},C"), names=NAMES),
+        {"one.png": "A,B", "two.png": "C"}, {"illegible": 1}),
     "polygons, scripts": Case("icdar_polygons", drawn(("one.txt", f"{POLYGON},Latin,A,B\n{POLYGON},None,###\n"),
         names=NAMES), {"one.png": "A,B"}, {"illegible": 1}),
     "boxes": Case("icdar_boxes", drawn(("one.txt", '9, 9, 50, 40, "A, "B""\r\n'), ("gt_two.txt", '9 9 50 40 "A"\n'),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import multiprocessing
 import os
 import signal
 import sys
@@ -42,16 +41,15 @@ def ending_workers_without_memory(count: int) -> Iterator[None]:
     Raises:
         DataError: the system has no space for their queues.
     """
-    before = multiprocessing.active_children()
     try:
         yield
     except OSError as error:
-        for worker in set(multiprocessing.active_children()).difference(before):
-            worker.kill()
         for frame, _ in traceback.walk_tb(error.__traceback__):
             iterator: Any = frame.f_locals.get("self")
             if hasattr(iterator, "_try_shutdown_all"):
                 iterator._shutdown = True
+                for worker in iterator._workers:
+                    worker.kill()
         if error.errno != errno.ENOSPC:
             raise
         raise DataError(

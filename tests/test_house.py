@@ -16,14 +16,14 @@ from ppocr_ext import errors
 MODULES = house.modules()
 # A change that needs more raises them in its own commit, and says what for.
 MOST = {
-    "working statements": 22_878,
-    "all statements": 28_962,
-    "tokens": 321_277,
-    "files": 247,
-    "lines of tests": 40_753,
-    "lines of tools": 5_737,
-    "words of English prose": 21_000,
-    "words of tables": 6_980,
+    "working statements": 23_600,
+    "all statements": 29_864,
+    "tokens": 332_421,
+    "files": 254,
+    "lines of tests": 42_503,
+    "lines of tools": 6_238,
+    "words of English prose": 22_140,
+    "words of tables": 7_385,
     "pages": 15,
 }
 ERRORS = {

@@ -48,7 +48,8 @@ _LEAST = 4  # samples of a step, since BatchNorm learns little from fewer
 _SHARE = 0.25  # of the user's lines in a training with drawn ones, at least
 _WITH_TRAIN_FRAMES = ("PPLCNet", "PPHGNet")  # backbones that pool to TRAIN_FRAMES in training
 _WIDEST = 1280  # pixels, unless the labels need more
-# the BatchNorms of a neck, as patterns of its parameters: they were measured better as released (docs/results.md)
+_FEW_FOR_NORMS = 16  # samples of a batch; of fewer, a BatchNorm learns less than it loses (docs/results.md)
+# the BatchNorms of a neck, as patterns of its parameters
 _NORMS = {
     "svtr": ("head.ctc_encoder.*conv*.norm.*",),
     "lightsvtr": ("head.ctc_encoder.*conv*.norm.*", "head.ctc_encoder.*.local_conv.1.*"),
@@ -184,7 +185,8 @@ def decide(facts: Facts, base: Base, out: Path, characters: str | None = None, c
     few = f"so that an epoch has at least {_STEPS_AN_EPOCH} steps"
     mixed = f": {drawn:,} drawn lines, and yours {repeats} times" if drawn else ""
     cores = usable_cores()
-    norms = _NORMS.get(base.config.at(NECK, ""), ()) if base.is_released else ()
+    holds = base.is_released and batch < _FEW_FOR_NORMS
+    norms = _NORMS.get(base.config.at(NECK, ""), ()) if holds else ()
     needs_cpu = base.config.settings.use_gpu and not list(distributions(name="paddlepaddle-gpu"))
     decisions = (
         Decision(DICTIONARY, file, why),
@@ -201,7 +203,7 @@ def decide(facts: Facts, base: Base, out: Path, characters: str | None = None, c
         Decision(batch_size_key(base.config), batch, "of the base" if batch == usual else few),
         Decision("Train.loader.num_workers", min(4, cores - 1), f"{cores} cores"),
         *(
-            [Decision("Global.freeze", list(norms), "BatchNorms of the neck stay as they were released")]
+            [Decision("Global.freeze", list(norms), f"{batch} samples are few for BatchNorm")]
             if norms
             else []
         ),

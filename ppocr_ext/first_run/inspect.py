@@ -21,7 +21,14 @@ from ppocr_ext.data.label_file import read_label_file
 from ppocr_ext.data.sample_rules import SampleIssue, frames_needed
 from ppocr_ext.errors import DataError, MissingPackageError
 from ppocr_ext.evaluation.predictions import Rate
-from ppocr_ext.first_run.bases import Cover, covering_weights, open_base, open_distillation, small_base
+from ppocr_ext.first_run.bases import (
+    Base,
+    Cover,
+    covering_weights,
+    open_base,
+    open_distillation,
+    small_base,
+)
 from ppocr_ext.first_run.decisions import Facts, Plan, decide
 from ppocr_ext.first_run.split import Split, split_samples
 from ppocr_ext.messages import shortened
@@ -145,13 +152,8 @@ def inspect_source(
     Raises:
         PPOCRExtError: there are too few samples, or what the user chose cannot be used.
     """
-    if base is not None and distill is not None:
-        raise DataError("--base and --distill exclude each other: give one of them.", code="bad_arguments")
-    network = None  # opened first: a wrong name is told before images are read
-    if distill is not None:
-        network = open_distillation(*distill, out, trust_model)
-    elif base is not None:
-        network = open_base(base, out)
+    # opened first: a wrong name is told before images are read
+    network = _named_base(base, distill, out, trust_model)
     if characters is not None:
         source = source.without("unknown_char", lambda sample: not set(sample.text) <= set(characters))
         if next(samples_of(source), None) is None:
@@ -160,12 +162,7 @@ def inspect_source(
                 code="no_characters",
             )
     texts, lengths, frames, skipped = _look_at_labels(source)
-    with tqdm(
-        total=min(texts.samples, MOST), desc="images", unit=" images", disable=None, leave=False
-    ) as bar:
-        images = survey_images(
-            samples_of(source), texts.samples, SampleReader(source), seed=seed, progress=bar.update
-        )
+    images = _look_at_images(source, texts.samples, seed)
     if images.unusable:  # before the split and the plan, which count samples
         source = source.without("broken_image", lambda sample: sample.image in images.unusable)
     split = split_samples(samples_of(source), seed, redo=redo_split, test=test, copies=images.copies)
@@ -174,11 +171,7 @@ def inspect_source(
         for line in read_label_file(general):
             wanted.update(line.label)
     covers = covering_weights(wanted) if network is None else []
-    if network is None:
-        here = next((each for each in covers if each.share == 1 and each.source.is_here), None)
-        # a released one is only offered
-        is_ours = here is not None and isinstance(here.source, OfficialWeights)
-        network = open_base(here.name, out) if here is not None and is_ours else small_base()
+    network = network or _best_base(covers, out)
     notes = []
     try:
         line_source(characters or wanted, texts.lengths, seed)
@@ -191,6 +184,32 @@ def inspect_source(
     skipped += _unlabelled(source)
     reads = _rate_of(covers[0].source, source, texts) if covers else None
     return Inspection(source, out, seed, general, skipped, texts, images, split, covers, reads, plan, notes)
+
+
+def _named_base(
+    base: str | None, distill: tuple[str, str] | None, out: Path, trust_model: bool
+) -> Base | None:
+    """Return the base that the user names; None if none is named."""
+    if base is not None and distill is not None:
+        raise DataError("--base and --distill exclude each other: give one of them.", code="bad_arguments")
+    if distill is not None:
+        return open_distillation(*distill, out, trust_model)
+    return None if base is None else open_base(base, out)
+
+
+def _best_base(covers: Sequence[Cover], out: Path) -> Base:
+    """Return the best official weights of this machine that know all characters, else a small network from nothing."""
+    here = next((each for each in covers if each.share == 1 and each.source.is_here), None)
+    # a released model is only offered
+    is_ours = here is not None and isinstance(here.source, OfficialWeights)
+    return open_base(here.name, out) if here is not None and is_ours else small_base()
+
+
+def _look_at_images(source: Source, total: int, seed: int) -> ImageReport:
+    """Look at the images of a source, with a progress bar."""
+    with tqdm(total=min(total, MOST), desc="images", unit=" images", disable=None, leave=False) as bar:
+        read = SampleReader(source)
+        return survey_images(samples_of(source), total, read, seed=seed, progress=bar.update)
 
 
 def _split_notes(source: Source, split: Split, plan: Plan) -> Iterator[str]:

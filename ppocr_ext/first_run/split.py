@@ -25,13 +25,8 @@ _GROUPS = 10  # groups from which on samples are split by them
 _LARGEST = 0.3  # share of the samples in one group; a larger one says nothing about what belongs together
 _TEXTS = 100  # different texts, at most, that are classes: whole words of a closed list, or single characters
 _UNSEEN = 0.1  # share of the samples of val whose characters need not train, for whole pages
-_KINDS = (
-    "page",
-    "name",
-    "folder",
-    "copy",
-    "image",
-)  # what samples are split by, in this order; copy: an image
+# what samples are split by, in this order; copy: an image with its copies
+_KINDS = ("page", "name", "folder", "copy", "image")
 # `page3_crop_12`, `form-0001_line_4`, `scan12_07`: the part before the last number names what it was cut from
 _OF_A_PAGE = re.compile(
     r"(.+?)[_-](?:crop|line|word|box|row|cell|text)[_-]?\d+$|(.*\d.*?)[_-]\d+$", re.IGNORECASE
@@ -217,9 +212,8 @@ def _joined(
         first, second = root(int(keys[one])), root(int(keys[other]))
         if first != second:
             parent[first] = second
-    joined = keys.copy()
-    for key in parent:
-        joined[keys == key] = root(key)
+    found, places = np.unique(keys, return_inverse=True)
+    joined = np.array([root(key) for key in found.tolist()], keys.dtype)[places]
     few: dict[str, Counter[int]] = {}
     for each, groups in owners.items():
         few[each] = Counter()

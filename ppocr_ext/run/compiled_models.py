@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from paddle import nn
@@ -81,20 +82,24 @@ def compile_frozen(
             "Global.teacher_dtype: no frozen network is compiled, float32 computes them (not %s).", dtype
         )
     if checkpoint is not None:
-        now = engine_names(callers) or {}
-        # Older checkpoints record "auto" without the engine, so any engine fits them.
-        known = {
-            name: now.get(name, label) if label.startswith(AUTO) else label for name, label in before.items()
-        }
-        if known != now:
-            LOG.warning(
-                "%s: engines of the frozen networks were %s and are %s now. The resumed run is not bit for bit equal "
-                "to an uninterrupted one. To compute as before: Global.teacher_engine and Global.teacher_dtype.",
-                checkpoint.prefix,
-                known or NETWORK,
-                now or NETWORK,
-            )
+        _warn_of_other_engines(checkpoint.prefix, before, engine_names(callers) or {})
     return callers
+
+
+def _warn_of_other_engines(prefix: Path, before: Mapping[str, str], now: Mapping[str, str]) -> None:
+    """Warn if the frozen networks of a resumed run are computed otherwise than before, which gives other numbers."""
+    # Older checkpoints record "auto" without the engine, so any engine fits them.
+    known = {
+        name: now.get(name, label) if label.startswith(AUTO) else label for name, label in before.items()
+    }
+    if known != now:
+        LOG.warning(
+            "%s: engines of the frozen networks were %s and are %s now. The resumed run is not bit for bit equal "
+            "to an uninterrupted one. To compute as before: Global.teacher_engine and Global.teacher_dtype.",
+            prefix,
+            known or NETWORK,
+            now or NETWORK,
+        )
 
 
 def _engine_to_take(asked: str, recorded: str, dtype: str) -> tuple[str, str]:

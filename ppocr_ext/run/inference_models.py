@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import paddle
@@ -24,6 +25,7 @@ from ppocr_ext.messages import LOG, shortened
 from ppocr_ext.modeling import networks_of
 from ppocr_ext.modeling.heads import InferenceModel
 
+_CHECK = "FLAGS_check_nan_inf"
 _LEAST = np.finfo(np.float32).tiny  # so that no log-probability is infinite
 
 
@@ -115,7 +117,8 @@ def _columns(own: Charset, charset: Charset, part: str, value: str) -> np.ndarra
     symbols = [charset.encoded(each) if len(each) == 1 else "" for each in own.characters]
     classes = [charset.ids(each)[0] if each and not charset.unknown(each) else -1 for each in symbols]
     used = {each: charset.ids(each)[0] for each in charset.characters if len(each) == 1}
-    if lacking := [repr(each) for each in used if used[each] not in classes]:
+    taught = set(classes)
+    if lacking := [repr(each) for each in used if used[each] not in taught]:
         raise WeightsError(
             f"{part}: {len(lacking):,} characters of {charset.name} are not in the dictionary of {value}: "
             f"{shortened(lacking, 10)}. It cannot teach them. Fix: remove these characters, or take another teacher.",
@@ -129,10 +132,21 @@ def _require_size(sizes: Sizes, size: Sequence[int], where: str) -> None:
     if rows != sizes.rows or (columns != sizes.columns and not sizes.widens):
         taken = f"{sizes.rows} x {'any width' if sizes.widens else sizes.columns}"
         raise ConfigError(
-            f"{where}: the inference model takes images of {taken}, but `Train` has {rows} x {columns}. Fix: prepare "
-            f"the images of `Train` in its size.",
+            f"{where}: the inference model takes images of {taken} (found {rows} x {columns}). Fix: prepare the images "
+            f"in its size.",
             code="bad_image_size",
         )
+
+
+@contextmanager
+def _unchecked() -> Iterator[None]:
+    """Switch off Paddle's check for NaN (``Global.detect_anomaly``, a replay), with which its oneDNN kernels fail."""
+    before = paddle.get_flags(_CHECK)
+    paddle.set_flags({_CHECK: False})
+    try:
+        yield
+    finally:
+        paddle.set_flags(before)
 
 
 class Teacher:
@@ -159,7 +173,8 @@ class Teacher:
             WeightsError: a probability is NaN, and no pixel is.
         """
         inputs = images.astype("float32").numpy()
-        probabilities = self._engine.probabilities(inputs[:, ::-1] if self._flips else inputs)
+        with _unchecked():
+            probabilities = self._engine.probabilities(inputs[:, ::-1] if self._flips else inputs)
         if not np.isfinite(probabilities).all() and np.isfinite(inputs).all():
             raise WeightsError(
                 f"{self._engine.place}: its outputs have NaN, so its files are damaged. Fix: copy them again.",

@@ -81,18 +81,7 @@ class Run(RunContext, RunData, Training):
             PPOCRExtError: something cannot be built; the message says what to change.
         """
         context = open_context(config, RunOptions(role, **options))
-        read = decoder_models(context.config) or ()
-        model = build_network(context.components, context.charset, None if context.trains else read)
-        if context.trains:
-            recompute_activations(model, context.config)
-        # Now, since an evaluation opens no inference model that it does not read.
-        known = (
-            [name for name in read if name in model.models] if isinstance(model, DistillationModel) else []
-        )
-        model = model.using(evaluate=dict.fromkeys(known, EVAL)) if known else model
-        _run_dry_step(context, model)
-        if isinstance(model, DistillationModel):  # which reports other names
-            model = model.using(evaluate=dict.fromkeys(read, EVAL))
+        model = _tried_network(context)
         cache = context.config.at("Train.teacher_cache", None) if context.trains else None
         answers = None
         views = None if cache is None else read_facts(Path(cache)).views
@@ -136,6 +125,25 @@ class Run(RunContext, RunData, Training):
             engines=engines,
             teacher_cache=answers,
         )
+
+
+def _tried_network(context: RunContext) -> nn.Layer:
+    """Build the networks, and take them through the dry step; only sub-models that are decoded are evaluated.
+
+    Raises:
+        PPOCRExtError: they cannot be built, or parts of the config do not fit.
+    """
+    read = decoder_models(context.config) or ()
+    model = build_network(context.components, context.charset, None if context.trains else read)
+    if context.trains:
+        recompute_activations(model, context.config)
+    if not isinstance(model, DistillationModel):
+        _run_dry_step(context, model)
+        return model
+    # Before the dry step too, since an evaluation opens no inference model that it does not read.
+    known = [name for name in read if name in model.models]
+    _run_dry_step(context, model.using(evaluate=dict.fromkeys(known, EVAL)))
+    return model.using(evaluate=dict.fromkeys(read, EVAL))  # an error for other names
 
 
 def _run_dry_step(context: RunContext, model: nn.Layer) -> None:

@@ -11,11 +11,13 @@ from tiny_runs import metrics, tiny_config
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import load
 from ppocr_ext.data.batches import images_of
-from ppocr_ext.errors import ConfigError, WeightsError
+from ppocr_ext.errors import ConfigError, DataError, WeightsError
 from ppocr_ext.evaluation.evaluate import evaluate
 from ppocr_ext.inference.graph import write_reader
 from ppocr_ext.inference.released import find_released
 from ppocr_ext.issues import InvalidConfigError
+from ppocr_ext.loop.events import Hook
+from ppocr_ext.loop.incidents import replay
 from ppocr_ext.loop.session import train
 from ppocr_ext.modeling import EVAL, TRAIN
 from ppocr_ext.recipes.teacher_cache_job import CacheBuilder, CacheOptions, build_cache
@@ -92,9 +94,8 @@ def scores_of(engine, known, charset, images, flips=False):
 
 @pytest.fixture
 def engine():
-    given = (
-        np.random.default_rng(3).dirichlet(np.full(7, 0.05), (2, 5)).astype("float32")
-    )  # many are nearly 0
+    # many are nearly 0
+    given = np.random.default_rng(3).dirichlet(np.full(7, 0.05), (2, 5)).astype("float32")
     given[0, 0] = [0.5, *[0.0] * 5, 0.5]
     return Fixed(given)
 
@@ -171,6 +172,28 @@ def test_it_teaches_and_is_recorded_and_an_evaluation_does_not_need_it(tiny, tea
         train(resumed)
 
 
+class Spoil(Hook):
+    """Make a weight of the student NaN after four steps."""
+
+    def on_start(self, run, position):
+        self.weight = run.sub_model("Student").head.ctc_head.fc.weight
+
+    def on_step(self, step):
+        if step.position.global_step == 4:
+            self.weight.set_value(paddle.full(self.weight.shape, float("nan")))
+
+
+@pytest.mark.e2e
+def test_an_incident_is_replayed_with_it_alone(tiny, teacher, captchas, tmp_path):
+    train(taught(tiny, teacher), hooks=[Spoil()])
+    [folder] = (tmp_path / "run" / "incidents").iterdir()
+    assert replay(folder).incident is not None
+    other = release(captchas, tmp_path / "other", seed=1)
+    options = [f"{PART}.pretrained={other}", f"{PART}.Head.sha256={find_released(other).digest}"]
+    with raises_code(DataError, "damaged_file", "another inference model"):
+        replay(folder, options=options)
+
+
 @pytest.mark.e2e
 def test_a_cache_answers_for_it(tiny, teacher, captchas, tmp_path):
     config = taught(tiny, teacher)
@@ -185,7 +208,7 @@ def test_a_cache_answers_for_it(tiny, teacher, captchas, tmp_path):
     assert not run.teacher_cache.live_batches
     np.testing.assert_allclose(stored.exp().numpy(), live.exp().numpy(), atol=1e-3)
     other = release(captchas, tmp_path / "other", seed=1)
-    with pytest.raises(Exception, match="another teacher"):
+    with raises_code(DataError, "other_teacher", "Teacher"):
         Run.build(taught(tiny, other, **{"Train.teacher_cache": str(tmp_path / "cache")}), "train")
 
 

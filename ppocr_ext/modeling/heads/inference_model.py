@@ -23,7 +23,7 @@ class InferenceModel(nn.Layer):
     Args:
         in_channels: channels of the images.
         out_channels: classes of the run's dictionary, the blank (0) included.
-        sha256: digest of the model. It is needed if we do not know the model, since a model is a program.
+        sha256: digest of the model's files. A model that is not in our table needs it, since a model is a program.
 
     Attributes:
         branches: its only output.
@@ -40,7 +40,7 @@ class InferenceModel(nn.Layer):
         self.register_buffer("digest", paddle.zeros([32], "uint8"))
 
     def open(self, digest: str, compute: Callable[[Tensor], Tensor]) -> None:
-        """Set what computes, and the SHA-256 of its files (hex)."""
+        """Set what computes, and a SHA-256 (hex) of its files and of its dictionary."""
         self.compute = compute
         self.digest.set_value(np.frombuffer(bytes.fromhex(digest), "uint8"))
 

@@ -16,11 +16,11 @@ from ppocr_ext import errors
 MODULES = house.modules()
 # A change that needs more raises them in its own commit, and says what for.
 MOST = {
-    "working statements": 23_600,
-    "all statements": 29_864,
-    "tokens": 332_421,
+    "working statements": 23_601,
+    "all statements": 29_873,
+    "tokens": 332_566,
     "files": 254,
-    "lines of tests": 42_503,
+    "lines of tests": 42_527,
     "lines of tools": 6_238,
     "words of English prose": 22_140,
     "words of tables": 7_385,

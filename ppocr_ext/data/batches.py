@@ -111,8 +111,8 @@ def batches_of_epoch(config: Config, samples: int, size: int) -> int:
     """
     scales = sampler_scales(config, "Train")
     if batch_size_key(config) == _BATCH_OF_LOADER or not scales:
-        is_cut = config.at("Train.loader.drop_last", False) and samples >= size
-        return samples // size if is_cut else math.ceil(samples / size)
+        cuts = config.at("Train.loader.drop_last", False) and samples >= size
+        return samples // size if cuts else math.ceil(samples / size)
     sizes = [size] * len(scales)
     if config.at("Train.sampler.fix_bs", True) is False:
         pixels = math.prod(config.at("Train.sampler.scales")[0]) * size

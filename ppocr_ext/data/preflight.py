@@ -409,8 +409,11 @@ def size_issue(content: bytes, line: LabelLine, max_pixels: int = MAX_IMAGE_PIXE
     stated = float(line.extra[0]) / float(line.extra[1])
     if 1 / _SAME_SHAPE < stated * height / width < _SAME_SHAPE:
         return None
-    detail = f"{line.extra[0]}×{line.extra[1]} pixels in the line, {width}×{height} in the image"
-    return SampleIssue(OTHER_SIZE, f"{detail}; the label is {line.label!r}")
+    return SampleIssue(
+        OTHER_SIZE,
+        f"{line.extra[0]}×{line.extra[1]} pixels in the line, {width}×{height} in the image; the label is "
+        f"{line.label!r}",
+    )
 
 
 def unseen_issue(pixels: Any, content: bytes, label: str) -> SampleIssue | None:

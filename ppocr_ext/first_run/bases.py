@@ -296,13 +296,12 @@ def _inference_model(source: ReleasedSource, trusted: bool) -> Base:
         "Architecture": {"model_type": "rec", "algorithm": "CTC", "Head": head},
         "Eval.dataset.transforms": _prepared_for(model, config, "Eval"),
     }
-    charset = model.charset(len(model.characters or ()) + 2)
     return Base(
         f"{model.name or source.value}, {source.place}",
         (),
         config.with_values(values),
         source.value,
-        replace(charset, path=None),
+        model.charset(len(model.characters or ()) + 2),
     )
 
 

@@ -185,8 +185,7 @@ def decide(facts: Facts, base: Base, out: Path, characters: str | None = None, c
     few = f"so that an epoch has at least {_STEPS_AN_EPOCH} steps"
     mixed = f": {drawn:,} drawn lines, and yours {repeats} times" if drawn else ""
     cores = usable_cores()
-    holds = base.is_released and batch < _FEW_FOR_NORMS
-    norms = _NORMS.get(base.config.at(NECK, ""), ()) if holds else ()
+    neck = base.config.at(NECK, "") if base.is_released and batch < _FEW_FOR_NORMS else ""
     needs_cpu = base.config.settings.use_gpu and not list(distributions(name="paddlepaddle-gpu"))
     decisions = (
         Decision(DICTIONARY, file, why),
@@ -203,8 +202,8 @@ def decide(facts: Facts, base: Base, out: Path, characters: str | None = None, c
         Decision(batch_size_key(base.config), batch, "of the base" if batch == usual else few),
         Decision("Train.loader.num_workers", min(4, cores - 1), f"{cores} cores"),
         *(
-            [Decision("Global.freeze", list(norms), f"{batch} samples are few for BatchNorm")]
-            if norms
+            [Decision("Global.freeze", list(_NORMS[neck]), f"{batch} samples are few for BatchNorm")]
+            if neck in _NORMS
             else []
         ),
         *([Decision("Global.use_gpu", False, "Paddle's build for CPUs")] if needs_cpu else []),

@@ -208,8 +208,7 @@ def _best_base(covers: Sequence[Cover], out: Path) -> Base:
 def _look_at_images(source: Source, total: int, seed: int) -> ImageReport:
     """Look at the images of a source, with a progress bar."""
     with tqdm(total=min(total, MOST), desc="images", unit=" images", disable=None, leave=False) as bar:
-        read = SampleReader(source)
-        return survey_images(samples_of(source), total, read, seed=seed, progress=bar.update)
+        return survey_images(samples_of(source), total, SampleReader(source), seed=seed, progress=bar.update)
 
 
 def _split_notes(source: Source, split: Split, plan: Plan) -> Iterator[str]:

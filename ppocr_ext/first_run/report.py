@@ -89,9 +89,11 @@ def decision_lines(inspection: Inspection) -> Iterator[str]:
 
 def memory_lines(inspection: Inspection, plan: Plan) -> Iterator[str]:
     """Yield the decisions that are others in a plan that fits into the memory."""
-    for row in plan.decisions:
-        if row not in inspection.plan.decisions:
-            yield f"to fit into the memory: {row.key}: {row.value}{row.why and f' ({row.why})'}"
+    yield from (
+        f"to fit into the memory: {row.key}: {row.value}{row.why and f' ({row.why})'}"
+        for row in plan.decisions
+        if row not in inspection.plan.decisions
+    )
 
 
 def result_lines(inspection: Inspection, files: Files, trial: Trial) -> Iterator[str]:

@@ -214,12 +214,10 @@ def _joined(
             parent[first] = second
     found, places = np.unique(keys, return_inverse=True)
     joined = np.array([root(key) for key in found.tolist()], keys.dtype)[places]
-    few: dict[str, Counter[int]] = {}
-    for each, groups in owners.items():
-        few[each] = Counter()
-        for key, count in groups.items():
-            few[each][root(key)] += count
-    return joined, few
+    return joined, {
+        each: sum((Counter({root(key): count}) for key, count in groups.items()), Counter[int]())
+        for each, groups in owners.items()
+    }
 
 
 def _take(

@@ -150,14 +150,13 @@ def _write_some(inspection: Inspection, folder: Path) -> Config:
         rows.append((f"{number}.png", text))
     write_label_file(folder / "some.txt", rows)
     # files of a run are named relative to the folder that is written
-    start = inspection.out.resolve()
-    places = {file: Path(normpath(start / file)) for file in base.files}
+    places = {file: Path(normpath(inspection.out.resolve() / file)) for file in base.files}
     own = tuple(str(place) if place.is_file() else file for file, place in places.items())
     data = Data(folder, folder / "some.txt")
     write_config(replace(inspection.plan, base=replace(base, files=own)), data, data, folder, "init")
     config = load(folder / CONFIG)
-    has_own = inspection.plan.dictionary is None
-    return config if has_own else config.with_values({DICTIONARY: str(folder / "dict.txt")})
+    new = {} if inspection.plan.dictionary is None else {DICTIONARY: str(folder / "dict.txt")}
+    return config.with_values(new)
 
 
 def _read(

@@ -370,10 +370,9 @@ def replay(
             "Fix: read them, then add --import-plugins.",
             code="plugin_not_loaded",
         )
-    models = config.at("Architecture.Models", default=None) or ()
     own = {
         f"Architecture.Models.{name}.pretrained": None
-        for name in models
+        for name in config.at("Architecture.Models", default=None) or ()
         if not is_inference_model(config, name)
     }
     context = open_context(config.with_values(own), RunOptions("predict", host_path))

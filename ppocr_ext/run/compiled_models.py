@@ -18,8 +18,8 @@ from ppocr_ext.messages import LOG
 from ppocr_ext.modeling import BaseModel, DistillationModel
 from ppocr_ext.modeling.backbones.conv_parts import fused_network
 from ppocr_ext.modeling.head_request import HeadRequest
+from ppocr_ext.modeling.heads import InferenceModel
 from ppocr_ext.run.context import RunContext
-from ppocr_ext.run.inference_models import inference_models
 
 # Multiply-adds of all samples: for fewer, compiling takes longer than it saves. For networks of 10 million to 7
 # billion for a sample, both take as long at 20 to 250 billion.
@@ -53,9 +53,7 @@ def compile_frozen(
     state = None if checkpoint is None else checkpoint.train_state()
     before = dict((state and state.engines) or {})
     frozen = (
-        sorted(model.frozen & model.train_requests.keys() - inference_models(model).keys())
-        if isinstance(model, DistillationModel)
-        else []
+        sorted(model.frozen & model.train_requests.keys()) if isinstance(model, DistillationModel) else []
     )
     if (frozen or not isinstance(model, BaseModel | DistillationModel)) and _is_wanted(
         context, model, "teacher_engine"
@@ -143,8 +141,7 @@ def model_to_evaluate(
     faster = partial(faster_network, config=context.config, mode="Eval", samples=samples, engine=engine)
     if not isinstance(model, DistillationModel):
         return faster(model, request or model.eval_request, name="the model")
-    inference = inference_models(model)
-    requests = [each for each in model.eval_requests.items() if each[0] not in inference]
+    requests = model.eval_requests.items()
     return model.using(callers={name: faster(model.models[name], own, name=name) for name, own in requests})
 
 
@@ -183,6 +180,8 @@ def faster_network(
 ) -> nn.Layer | CompiledNetwork:
     """Return a compiled network, or a fused one if it cannot be compiled or ``auto`` has little work.
 
+    An inference model is returned as it is.
+
     The work follows from config, network and data alone, so all processes and a resumed run decide alike.
 
     Args:
@@ -196,6 +195,8 @@ def faster_network(
         prepare: make the graphs now; False makes them with the first images.
         options: the other options of :class:`CompiledNetwork`.
     """
+    if isinstance(getattr(network, "head", None), InferenceModel):
+        return network
     compiled = CompiledNetwork(network, request, name=name, engine=engine, **options)
     preprocessing = read_preprocessing(config, mode)
     sizes = () if preprocessing is None else preprocessing.sizes

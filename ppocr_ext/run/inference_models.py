@@ -62,12 +62,9 @@ def _open(head: InferenceModel, part: str, config: Config, charset: Charset) -> 
     source = find_source(value)
     model = find_released(value, config.at(f"{part}.pretrained_dict", None), by_name=True)
     if model is None or not isinstance(source, ReleasedSource):
-        first = (
-            f"; training weights of this name are here ({source.place})" if source and source.is_here else ""
-        )
         raise WeightsError(
-            f"{config.where(key)}: {key}: found {value or 'nothing'}, expected an inference model that is on this "
-            f"machine{first}. Fix: give its folder or its ONNX file.",
+            f"{config.where(key)}: {key}: found {value or 'nothing'}{f' ({source.place})' if source else ''}, expected "
+            f"an inference model that is on this machine. Fix: give its folder or its ONNX file.",
             code="no_inference_model",
         )
     if head.sha256 not in (None, model.digest):
@@ -78,8 +75,12 @@ def _open(head: InferenceModel, part: str, config: Config, charset: Charset) -> 
         )
     if head.sha256 is None:
         model.require_known(f"-o {part}.Head.sha256={model.digest}")
-    threads = usual_threads() if paddle.get_device() == "cpu" else usable_cores()
-    engine = ExportedEngine(model.form, model.graph, files=model.files, threads=threads)
+    engine = ExportedEngine(
+        model.form,
+        model.graph,
+        files=model.files,
+        threads=usual_threads() if paddle.get_device() == "cpu" else usable_cores(),
+    )
     sizes = engine.try_sizes(model.image_shape)
     _require_probabilities(engine, sizes)
     own = model.charset(sizes.classes)

@@ -136,8 +136,9 @@ def load_model_weights(
         _load(context, model, path, part, first_prefix=f"{context.options.weights_of}.")
         return {None: str(path)}
     inference = inference_models(model)
-    opened = [name for name, head in inference.items() if head.compute is not None]
-    covered: dict[str | None, str] = {name: model.pretrained[name] for name in opened}
+    covered: dict[str | None, str] = {
+        name: model.pretrained[name] for name, head in inference.items() if head.compute is not None
+    }
     for path in covered.values():
         require_recorded(context.config, path)
     own = [name for name in model.model_name_list if name not in inference]

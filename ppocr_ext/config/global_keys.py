@@ -219,6 +219,10 @@ _OURS = {
         "labels to be compared with them, as for PaddleOCR's Arabic models. Default: the last if `character_dict_path` "
         "has `arabic` as it is written, else `left_to_right`",
     ),
+    "turn_tall_images": _truth(
+        "turn an image that is at least 1.5 times as high as wide by 90° to the left, as PaddleOCR's and RapidOCR's "
+        "clients do before they read it: in training, evaluation, `predict` and exports"
+    ),
     "min_text_length": _whole("the shortest label; shorter ones are unusable"),
     "pretrained_partial": _truth("accept weights with missing entries or other shapes"),
     "freeze": GlobalKey(
@@ -427,6 +431,7 @@ class Settings:
     unknown_char: Literal["drop_line", "drop_char", "map"]
     unknown_symbol: str | None
     text_direction: str | None
+    turn_tall_images: bool
     use_space_char: bool
     max_unusable: float
     allow_outside_data_dir: bool

@@ -27,7 +27,7 @@ from ppocr_ext.data.lmdb_sets import LmdbSet, open_sets
 from ppocr_ext.data.preflight_report import FileReport, PreflightReport, UnusableSample
 from ppocr_ext.data.sample_rules import SampleIssue, SampleRules
 from ppocr_ext.errors import DataError
-from ppocr_ext.io.image_pixels import decode_image
+from ppocr_ext.io.image_pixels import TALL, decode_image
 from ppocr_ext.limits import MAX_IMAGE_PIXELS, MAX_LABEL_LINE_BYTES
 
 _BLOCK = 64  # images that a thread checks before it asks for more
@@ -176,8 +176,6 @@ def open_sources(report: PreflightReport, files: Sequence[Path]) -> Sequence[Sam
 LOOKED_AT = 200  # images of a section, at most
 _LEAST_SIDE = 5  # pixels; no character can be read in fewer
 _LEAST_CONTRAST = 12  # levels (of 255) between the darkest and the lightest pixel
-# Height to width; PaddleOCR turns images above it before it reads them, but not before it trains on them.
-_TALL = 1.5
 _TURNED = 0.3  # height to width of vertical text, at least, for each character: squeezed words are less high
 
 _SAME_SHAPE = 1.25  # ratio of two ratios of width to height, since sizes may have been rounded or scaled
@@ -186,7 +184,7 @@ UNSEEN_FIXES: dict[str, str] = {  # reason -> what to do about it
     "flat_image": "Look at these images: convert them to 8 bits, with the text on a background of another brightness.",
     "tiny_image": "Remove them, or cut the text lines out again.",
     OTHER_SIZE: "Write `path, label, width, height` on each line, in this order, or leave ds_width out.",
-    "tall_image": "Turn vertical text by 90° before the training, or remove it.",
+    "tall_image": "Set `Global.turn_tall_images: true` if the text is vertical, or turn these images, or remove them.",
 }
 
 
@@ -428,7 +426,7 @@ def unseen_issue(pixels: Any, content: bytes, label: str) -> SampleIssue | None:
     size = f"{width}×{height} pixels"
     if min(height, width) < _LEAST_SIDE:
         return SampleIssue("tiny_image", size)
-    if len(label) > 2 and height >= max(_TALL, _TURNED * len(label)) * width:
+    if len(label) > 2 and height >= max(TALL, _TURNED * len(label)) * width:
         return SampleIssue("tall_image", f"{size} for {len(label)} characters")
     contrast = int(pixels.max()) - int(pixels.min())
     if contrast < _LEAST_CONTRAST:

@@ -19,6 +19,7 @@ from ppocr_ext.export.verify import Comparison
 from ppocr_ext.inference.formats import FORMATS, MODEL_FILE
 from ppocr_ext.inference.runners import GRAPH, ONNX
 from ppocr_ext.io.atomic import write_text
+from ppocr_ext.io.image_pixels import TALL
 from ppocr_ext.io.resources import file_digest
 from ppocr_ext.recognition.exported import FORMAT
 from ppocr_ext.recognition.images import WidthPolicy
@@ -45,6 +46,11 @@ def write_card(folder: Path, name: str, description: Description, sizes: Mapping
         sizes: bytes of each file.
     """
     warning = clients.width_warning(description.policy)
+    if description.policy.turns:
+        warning += (
+            f" Images that are at least {TALL} times as high as wide are turned by 90° to the left: the clients do so "
+            f"after they detect text, but not if they only read."
+        )
     if description.width is not None:
         warning += f" The graph takes only inputs of width {description.width}, and fails on others."
     parts = [

@@ -12,6 +12,7 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.inference.runners import ONNX
+from ppocr_ext.io.image_pixels import TALL
 from ppocr_ext.limits import MAX_INPUT_WIDTH
 from ppocr_ext.messages import did_you_mean, near_match
 from ppocr_ext.recognition.images import WidthPolicy
@@ -105,13 +106,22 @@ print({texts}, result.scores)"""
 
 def _caller_image(policy: WidthPolicy) -> str:
     """Return the lines that read an image for a client that does not squash it and does not reverse its channels."""
-    lines = ['image = cv2.imread("IMAGE")']
+    lines = ['image = cv2.imread("IMAGE")', *_turning(policy)]
     if policy.kind == "squash":
         _, height, width = policy.image_shape
         lines.append(f"image = cv2.resize(image, ({width}, {height}))")
     if policy.color == "RGB":
         lines.append("image = image[:, :, ::-1].copy()")
     return "\n".join(lines)
+
+
+def _turning(policy: WidthPolicy) -> list[str]:
+    """Return the lines that turn a tall image, which clients do only with what they detect."""
+    lines = [
+        f"if image.shape[0] >= {TALL} * image.shape[1]:  # as it would be after text detection",
+        "    image = cv2.rotate(image, cv2.ROTATE_90_COUNTERCLOCKWISE)",
+    ]
+    return lines if policy.turns else []
 
 
 def paddleocr2_options(folder: str, policy: WidthPolicy) -> list[str]:
@@ -178,6 +188,7 @@ def onnxruntime_lines(folder: str, policy: WidthPolicy, turns: bool = False) -> 
         )
     file = _text(f"{folder}/charset.txt")
     flip = "\nimage = image[:, :, ::-1]  # the network takes RGB" if policy.color == "RGB" else ""
+    turn = "".join(f"\n{line}" for line in _turning(policy))
     text = '"".join(characters[classes[t] - 1] for t in starts)'
     text = f"get_display({text})" if turns else text
     return f"""\
@@ -190,7 +201,7 @@ import onnxruntime
 session = onnxruntime.InferenceSession({_text(f"{folder}/{ONNX}")})
 characters = open({file}, encoding="utf-8", newline="\\n").read().removesuffix("\\n").split("\\n")
 
-image = cv2.imread("IMAGE")  # uint8, blue, green, red{flip}
+image = cv2.imread("IMAGE")  # uint8, blue, green, red{turn}{flip}
 ratio = image.shape[1] / image.shape[0]
 {size}
 pixels = cv2.resize(image, (filled, {height})).astype(np.float32).transpose(2, 0, 1)

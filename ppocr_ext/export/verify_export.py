@@ -249,7 +249,7 @@ def _read_in(
 
 
 def _read(package: str, folder: str, policy: WidthPolicy, pixels: np.ndarray) -> Output:
-    return _client(package, folder, policy)(pixels)
+    return _client(package, folder, policy)(policy.turned(pixels))
 
 
 @cache  # in the process of the client: one model for all images

@@ -19,9 +19,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from ppocr_ext.charset import Charset
 from ppocr_ext.errors import HostError, MissingPackageError, PPOCRExtError
 from ppocr_ext.host.locate import INSTALL_WHEEL, Location
+from ppocr_ext.io.image_pixels import is_tall
 from ppocr_ext.messages import INSTALL_PADDLE
 from ppocr_ext.text_direction import LEFT_TO_RIGHT
 
@@ -53,7 +56,19 @@ class PrepareLabels:
         return {**data, "label": self._charset.in_image_order(self._charset.encoded(data["label"]))}
 
 
-PREPARING = PrepareLabels.__name__
+class TurnTallImage:
+    """Turn an image as clients do before they read it; PaddleOCR does not so in training."""
+
+    def __init__(self, **unused: Any) -> None:
+        """Ignore the keys of ``Global``."""
+
+    def __call__(self, data: dict[str, Any]) -> dict[str, Any]:
+        """Return ``data`` with its decoded image turned by 90° to the left if it is tall."""
+        pixels = data["image"]
+        return {**data, "image": np.rot90(pixels).copy()} if is_tall(*pixels.shape[:2]) else data
+
+
+PREPARING, TURNING = PrepareLabels.__name__, TurnTallImage.__name__
 
 
 class JudgedDecoder:
@@ -152,6 +167,7 @@ def import_host(location: Location) -> HostModules:
         data = import_from_host("ppocr.data", location)
         if hasattr(data, "imaug"):  # PaddleOCR finds transforms by their names in this module
             setattr(data.imaug, PREPARING, PrepareLabels)
+            setattr(data.imaug, TURNING, TurnTallImage)
         return HostModules(
             program=import_from_host("tools.program", location),
             data=data,

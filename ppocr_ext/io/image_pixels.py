@@ -27,6 +27,14 @@ _two_numbers = struct.Struct(">II").unpack_from
 Read = Callable[[int, int], bytes]  # (offset, bytes) → content; shorter at the end of the file
 
 
+TALL = 1.5  # height to width from which PaddleOCR's and RapidOCR's clients turn an image before they read it
+
+
+def is_tall(height: int, width: int) -> bool:
+    """Return whether clients turn an image of this size."""
+    return height >= TALL * width
+
+
 class PixelLimitError(ValueError):
     """An image has more pixels, or bytes, than the limit; the message begins with a verb."""
 

@@ -47,6 +47,7 @@ class Reading:
         characters: each character with its own probability and its place in the image.
         image: the given path, or the number of the image, from 0.
         error: the reason why the image cannot be read; None if it was read.
+        tall: it was read as it is, but clients turn images of this shape.
     """
 
     text: str = ""
@@ -54,6 +55,7 @@ class Reading:
     characters: tuple[Character, ...] = field(default=(), repr=False)
     image: str | int = 0
     error: str | None = None
+    tall: bool = field(default=False, repr=False)
 
     def to_json(self, characters: bool = False) -> dict[str, Any]:
         """Return the attributes for a JSON file, with the characters if ``characters`` is true."""

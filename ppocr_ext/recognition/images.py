@@ -28,7 +28,7 @@ from ppocr_ext.data.preprocessing import (
     read_preprocessing,
 )
 from ppocr_ext.errors import ConfigError, DataError
-from ppocr_ext.io.image_pixels import PixelLimitError, decode_image, most_image_bytes
+from ppocr_ext.io.image_pixels import PixelLimitError, decode_image, is_tall, most_image_bytes
 from ppocr_ext.limits import MAX_IMAGE_PIXELS, MAX_INPUT_WIDTH, read_at_most
 from ppocr_ext.messages import shortened
 
@@ -259,12 +259,14 @@ class WidthPolicy:
         color: order of the channels that the network takes.
         max_width: limit of ``"widen"``, to which longer images are squeezed. PaddleOCR's transform has no limit (None),
             so a PNG of 662 bytes can need gigabytes. :meth:`from_config` sets ``MAX_INPUT_WIDTH``.
+        turns: turn tall images by 90° to the left first (``Global.turn_tall_images``).
     """
 
     kind: Kind
     image_shape: tuple[int, int, int]
     color: Color = "BGR"
     max_width: int | None = None
+    turns: bool = False
 
     def __post_init__(self) -> None:
         """Check the values.
@@ -304,7 +306,8 @@ class WidthPolicy:
             reason = f"found {steps.color}, {list(steps.sizes[0])}, {' then '.join(steps.normalisation)}"
             raise _unsupported(config, steps.path, reason)
         kind = _KINDS[steps.fit]
-        return cls(kind, steps.sizes[0], "RGB" if steps.color == "RGB" else "BGR", _max_width(kind))
+        color: Color = "RGB" if steps.color == "RGB" else "BGR"
+        return cls(kind, steps.sizes[0], color, _max_width(kind), config.settings.turn_tall_images)
 
     @classmethod
     def from_json(cls, content: Any, where: str) -> WidthPolicy:
@@ -324,6 +327,7 @@ class WidthPolicy:
                 shape,
                 content["color"],
                 content.get("max_width", _max_width(content["kind"])),
+                content.get("turns", False) is True,
             )
         except (DataError, TypeError, KeyError, AttributeError) as error:
             reason = f"no {error}" if isinstance(error, KeyError) else error
@@ -333,16 +337,27 @@ class WidthPolicy:
             ) from error
 
     def to_json(self) -> dict[str, Any]:
-        """Return ``{"kind", "image_shape", "color"}``, and ``"max_width"`` if there is one."""
+        """Return ``kind``, ``image_shape``, ``color``, ``max_width`` if there is one, and ``turns`` if it is true."""
         limit = {} if self.max_width is None else {"max_width": self.max_width}
-        return {"kind": self.kind, "image_shape": list(self.image_shape), "color": self.color, **limit}
+        turns = {"turns": True} if self.turns else {}
+        return {
+            "kind": self.kind,
+            "image_shape": list(self.image_shape),
+            "color": self.color,
+            **limit,
+            **turns,
+        }
+
+    def turned(self, image: np.ndarray) -> np.ndarray:
+        """Return an image [H, W, 3] as it is read: a tall one turned, if this policy ``turns``."""
+        return np.rot90(image) if self.turns and is_tall(*image.shape[:2]) else image
 
     def widths(self, height: int, width: int) -> tuple[int, int]:
         """Return the width of the input for an image, and how many columns of the input the image fills.
 
         Args:
-            height: the height of the image, pixels.
-            width: the width of the image, pixels.
+            height: the height of the image as it is read (:meth:`turned`), pixels.
+            width: its width, pixels.
         """
         _, rows, columns = self.image_shape
         if self.kind == "squash":
@@ -361,6 +376,7 @@ class WidthPolicy:
         Args:
             image: uint8 [H, W, 3], BGR.
         """
+        image = self.turned(image)
         rows = self.image_shape[1]
         columns, filled = self.widths(*image.shape[:2])
         resized = cv2.resize(image, (filled, rows), interpolation=cv2.INTER_LINEAR)

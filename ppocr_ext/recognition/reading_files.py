@@ -13,6 +13,7 @@ import numpy as np
 from rapidfuzz.distance import Levenshtein
 
 from ppocr_ext.evaluation.predictions import HEADER, to_tsv
+from ppocr_ext.io.image_pixels import TALL
 from ppocr_ext.io.resources import package_folder
 from ppocr_ext.messages import printable, shortened
 from ppocr_ext.metrics import RecMetric
@@ -103,6 +104,12 @@ def summary(read: Sequence[ReadImage], bad_lines: Sequence[str], seconds: float,
         without = f"; {loosely:,} without spaces, as `eval` compares by default" if loosely > right else ""
         lines.append(
             f"correct: {right:,} of {len(labelled):,} ({right / len(labelled):.1%}); spaces count{without}"
+        )
+    tall = [each for each in good if each.reading.tall and len(each.image.label or "???") > 2]
+    if tall:
+        lines.append(
+            f"{len(tall):,} images are at least {TALL} times as high as wide, such as {tall[0].image.name}: clients "
+            f"turn such crops before they read them. Fix: turn them, or train with `Global.turn_tall_images: true`"
         )
     return "\n".join(lines)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import chain, islice
 from os import PathLike, fspath
 from typing import Any, Literal, NamedTuple, cast
@@ -14,6 +15,7 @@ import numpy as np
 from ppocr_ext.config import Config
 from ppocr_ext.errors import DataError
 from ppocr_ext.inference.runners import NrtrEngine
+from ppocr_ext.io.image_pixels import is_tall
 from ppocr_ext.recognition.ctc_text import Reading, read_classes, read_sequence
 from ppocr_ext.recognition.images import ImageSource, is_image, read_image
 from ppocr_ext.recognition.opening import OpenOptions, Source, open_parts
@@ -186,7 +188,7 @@ class Recognizer:
         for place, (number, source) in enumerate(images):
             name, error = fspath(source) if isinstance(source, str | PathLike) else number, None
             try:
-                image = read_image(source)
+                image = self.policy.turned(read_image(source))
                 pixels = self.policy.prepare(image)
                 by_width[pixels.shape[2]].append((place, (image.shape[0], image.shape[1]), pixels))
             except DataError as problem:
@@ -211,7 +213,7 @@ class Recognizer:
                     readings[place] = read_sequence(ids, best, parts.charset, readings[place].image)
                     continue
                 _, filled = parts.policy.widths(height, width)
-                readings[place] = read_classes(
+                reading = read_classes(
                     ids,
                     best,
                     parts.charset,
@@ -221,4 +223,5 @@ class Recognizer:
                     width=width,
                     image=readings[place].image,
                 )
+                readings[place] = replace(reading, tall=is_tall(height, width))
         yield from readings

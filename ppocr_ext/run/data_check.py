@@ -292,7 +292,8 @@ def _unseen(config: Config, mode: str, report: PreflightReport, section: str) ->
     """Yield a warning for each reason why images show no text."""
     key = "dataset.data_dir" if report.is_lmdb else "dataset.label_file_list"
     for reason, count in Counter(sample.reason for sample in report.unseen).most_common():
-        if count < _FEW * report.looked_at:
+        is_turned = reason == "tall_image" and config.settings.turn_tall_images
+        if is_turned or count < _FEW * report.looked_at:
             continue
         first = next(sample for sample in report.unseen if sample.reason == reason)
         what = "have another shape than their lines say" if reason == OTHER_SIZE else "cannot be read"

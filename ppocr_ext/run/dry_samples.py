@@ -36,14 +36,13 @@ from ppocr_ext.data.sample_rules import FrameLimit
 from ppocr_ext.data.sample_seeds import generators_kept
 from ppocr_ext.errors import DataError, PPOCRExtError
 from ppocr_ext.host import Host
-from ppocr_ext.host.complete import PREPARING
 from ppocr_ext.issues import Issue, report_issues
 from ppocr_ext.messages import end_text
 from ppocr_ext.registry import DATASETS
 from ppocr_ext.run.context import RunContext
 from ppocr_ext.run.data_check import label_files_of, sample_rules
 from ppocr_ext.run.frame_counts import count_frames
-from ppocr_ext.run.host_config import host_config, preparing_at
+from ppocr_ext.run.host_config import host_config, own_transforms
 from ppocr_ext.run.loader import LoaderParts, loader_parts
 from ppocr_ext.run.loader_setup import lmdb_dataset_class
 
@@ -408,8 +407,8 @@ def trace_transforms(dataset: Any, config: Config, mode: str) -> TransformTrace:
     """Wrap the transforms of ``dataset``, which are the last ones of the config, and return their trace."""
     operators = list(getattr(dataset, "ops", None) or ())
     listed = list(named_items(config, mode, "dataset", "transforms"))
-    if (at := preparing_at(config, mode)) is not None:  # a transform that the config does not list
-        listed.insert(at, (PREPARING, listed[at][1]))
+    for at, name in own_transforms(config, mode):  # the config does not list them
+        listed.insert(at, (name, listed[at][1]))
     trace = TransformTrace(listed[len(listed) - len(operators) :])
     if len(trace.names) == len(operators) > 0:
         dataset.ops = [_TracedTransform(each, number, trace) for number, each in enumerate(operators)]

@@ -19,7 +19,7 @@ from ppocr_ext.config.global_keys import FILLED_DEFAULTS
 from ppocr_ext.config.yaml_io import dump
 from ppocr_ext.data.preflight_report import PreflightReport
 from ppocr_ext.errors import ConfigError
-from ppocr_ext.host.complete import PREPARING
+from ppocr_ext.host.complete import PREPARING, TURNING
 from ppocr_ext.messages import LOG, shortened
 from ppocr_ext.text_direction import LEFT_TO_RIGHT, RIGHT_TO_LEFT
 
@@ -112,17 +112,23 @@ def complete(config: Config, charset: Charset) -> Config:
     return derive_values(config)
 
 
-def preparing_at(config: Config, mode: str) -> int | None:
-    """Return before which transform of ``mode`` labels are prepared (mapped, turned); None if they stay as they are.
+def own_transforms(config: Config, mode: str) -> list[tuple[int, str]]:
+    """Return the transforms that our keys add to those of ``mode``: before which one each is, the last one first.
 
-    It is the first one for files and LMDBs, since RecConAug joins labels in the order of their images. Other data sets
-    draw their images, and give labels in the order of the image.
+    Labels are prepared (mapped, turned) first of all for files and LMDBs, since RecConAug joins labels in the order of
+    their images. Other data sets draw their images, none of them tall, and give labels in the order of the image.
     """
     maps = config.settings.unknown_char == "map"
-    if config.at(f"{mode}.dataset.name", default=None) in _LOADING:
-        return 0 if maps or config.settings.text_direction == RIGHT_TO_LEFT else None
     names = [name for name, _ in named_items(config, mode, "dataset", "transforms")]
-    return next((at for at, name in enumerate(names) if maps and name.endswith("LabelEncode")), None)
+    if config.at(f"{mode}.dataset.name", default=None) not in _LOADING:
+        encoders = [at for at, name in enumerate(names) if maps and name.endswith("LabelEncode")]
+        return [(at, PREPARING) for at in encoders[:1]]
+    added = []
+    if config.settings.turn_tall_images and "DecodeImage" in names:
+        added.append((names.index("DecodeImage") + 1, TURNING))
+    if maps or config.settings.text_direction == RIGHT_TO_LEFT:
+        added.append((0, PREPARING))
+    return added
 
 
 def host_config(
@@ -151,8 +157,8 @@ def host_config(
         dataset = section.get("dataset") or {}
         if dataset.get("name") == "LMDBDataSet":  # this key only makes it shuffle anew
             dataset.pop("ratio_list", None)
-        if (at := preparing_at(config, mode)) is not None:
-            dataset["transforms"].insert(at, {PREPARING: None})
+        for at, name in own_transforms(config, mode):
+            dataset["transforms"].insert(at, {name: None})
             if usual := _LOADING.get(dataset["name"]):
                 dataset["ext_op_transform_idx"] = dataset.get("ext_op_transform_idx", usual) + 1
         if label_files and mode in label_files:

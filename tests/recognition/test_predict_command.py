@@ -185,3 +185,13 @@ def test_the_summary_counts_with_and_without_spaces():
     found = [ReadImage(ListedImage("a", Path("a"), "a b"), Reading(text)) for text in ("a b", "ab", "ba")]
     assert "correct: 1 of 3 (33.3%); spaces count; 2 without spaces" in summary(found, [], 1.0, "network")
     assert "without" not in summary(found[:1], [], 1.0, "network")
+
+
+def test_the_summary_counts_images_that_clients_turn():
+    shapes = (("a", "abc", True), ("b", "1", True), ("c", "abc", False), ("d", None, True))
+    found = [
+        ReadImage(ListedImage(name, Path(name), text), Reading("abc", tall=tall))
+        for name, text, tall in shapes
+    ]
+    assert "2 images are at least 1.5 times as high as wide, such as a:" in summary(found, [], 1.0, "network")
+    assert "as high as wide" not in summary(found[1:3], [], 1.0, "network")

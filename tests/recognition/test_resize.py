@@ -10,6 +10,7 @@ from error_codes import raises_code
 from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.host import open_host
+from ppocr_ext.host.complete import TURNING
 from ppocr_ext.recognition.images import WidthPolicy
 
 OPTIONS = {"pad": {}, "squash": {"padding": False}, "widen": {"eval_mode": True}}
@@ -151,3 +152,18 @@ def test_a_policy_comes_back_from_json(policy):
 def test_a_policy_of_another_form_is_refused(content):
     with raises_code(DataError, "bad_content", "model.json"):
         WidthPolicy.from_json(content, "model.json")
+
+
+@pytest.mark.parametrize("size", [(60, 40), (40, 60), (59, 40), (300, 20)])
+def test_tall_images_are_turned_as_clients_turn_their_crops(size):
+    pixels = np.random.default_rng(4).integers(0, 256, (*size, 3), np.uint8)
+    config = eval_config(*transforms(), Global={"turn_tall_images": True})
+    policy = WidthPolicy.from_config(config)
+    turn, resize = open_host().create_operators(
+        [{TURNING: None}, {"RecResizeImg": {"image_shape": [3, 48, 320]}}], {"turn_tall_images": True}
+    )
+    expected = np.rot90(pixels) if size[0] >= 1.5 * size[1] else pixels
+    assert np.array_equal(turn({"image": pixels})["image"], expected)
+    assert np.array_equal(policy.prepare(pixels), resize(turn({"image": pixels}))["image"])
+    assert np.array_equal(policy.prepare(pixels), WidthPolicy("pad", (3, 48, 320)).prepare(expected))
+    assert WidthPolicy.from_json(json.loads(json.dumps(policy.to_json())), "") == policy

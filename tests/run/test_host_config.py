@@ -9,6 +9,7 @@ from error_codes import raises_code
 
 from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError
+from ppocr_ext.host.complete import PREPARING, TURNING
 from ppocr_ext.loop.session import train
 from ppocr_ext.run.host_config import evaluation_steps, host_config
 from ppocr_ext.run.run import Run
@@ -34,6 +35,18 @@ def test_what_the_host_cannot_use_is_not_in_it_and_the_config_is_unchanged():
         "profiler_options": None,
     }
     assert host_config(CONFIG, distributed=True)["Global"]["distributed"] is True
+
+
+def test_our_keys_add_transforms_where_recconaug_loads_its_images_too():
+    listed = [{"DecodeImage": {}}, {"RecConAug": {}}, {"RecResizeImg": {}}]
+    keys = {"turn_tall_images": True, "text_direction": "right_to_left"}
+    dataset = {"name": "SimpleDataSet", "ext_op_transform_idx": 1, "transforms": listed}
+    config = Config({"Global": keys, "Train": {"dataset": dataset}, "Eval": {"dataset": dataset}})
+    for mode in ("Train", "Eval"):
+        changed = host_config(config)[mode]["dataset"]
+        names = [next(iter(each)) for each in changed["transforms"]]
+        assert names == [PREPARING, "DecodeImage", TURNING, "RecConAug", "RecResizeImg"]
+        assert changed["ext_op_transform_idx"] == 3
 
 
 @pytest.mark.parametrize(

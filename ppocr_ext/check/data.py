@@ -36,8 +36,9 @@ from ppocr_ext.registry import DATASETS, ComponentKeys
 
 _SECTION = {
     "Train": ("dataset", "loader", "sampler", "teacher_cache"),
-    "Eval": ("dataset", "loader", "sampler"),
+    "Eval": ("dataset", "loader", "sampler", "general"),
 }
+_OF_GENERAL = ("dataset", "max_drop")
 _LOADER_REQUIRED = frozenset({"batch_size_per_card", "drop_last", "shuffle", "num_workers"})
 _LOADER = ComponentKeys(frozenset(DATA_KEYS["loader"]), _LOADER_REQUIRED)
 
@@ -57,6 +58,8 @@ def _check_section(check: ConfigCheck, mode: str) -> None:
     for key in section:
         if key not in known and key not in misplaced:
             check.unknown_key((mode, str(key)), known)
+    if "general" in section:
+        _check_general(check)
     keys = _check_dataset(check, mode)
     _check_transforms(check, mode)
     if loader := check.mapping(mode, "loader"):
@@ -64,6 +67,22 @@ def _check_section(check: ConfigCheck, mode: str) -> None:
     if loader.get("collate_fn") is not None:
         check.host_component("collate_fn", loader["collate_fn"], (mode, "loader", "collate_fn"))
     _check_sampler(check, mode, keys)
+
+
+def _check_general(check: ConfigCheck) -> None:
+    """Check ``Eval.general``: a dataset, whose other keys are those of ``Eval.dataset``, and a limit."""
+    path = ("Eval", "general")
+    section = check.mapping(*path)
+    for key in section:
+        if key not in _OF_GENERAL:
+            check.unknown_key((*path, str(key)), _OF_GENERAL)
+    if not check.mapping(*path, "dataset"):
+        check.missing((*path, "dataset"), "data_dir and label_file_list of the lines that must still be read")
+    limit = section.get("max_drop", 0)
+    if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 <= limit < 1:
+        check.error(
+            (*path, "max_drop"), "bad_value", f"{shown(limit)} is no share from 0 to 1, such as 0.01."
+        )
 
 
 def _check_indentation(check: ConfigCheck, mode: str, part: str) -> list[str]:

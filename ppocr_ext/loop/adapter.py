@@ -83,6 +83,18 @@ class HostLoop:
         if self._stop is None or stop.seriousness > self._stop.seriousness:
             self._stop = stop
 
+    @property
+    def best(self) -> Mapping[str, float]:
+        """See :attr:`ppocr_ext.loop.events.LoopControl.best`."""
+        return self._evaluations.best
+
+    def save_best(self, metrics: Mapping[str, float]) -> None:
+        """See :meth:`ppocr_ext.loop.events.LoopControl.save_best`."""
+        self._evaluations.take(metrics, self.position)
+        self._tell("on_eval_end")  # a save needs the weights of the training
+        self.save(BEST)
+        self._tell("on_eval_start")
+
     def train(self) -> Outcome:
         """Train until the end or a stop, and return how the run ended."""
         for hook in self.hooks:
@@ -111,6 +123,11 @@ class HostLoop:
                 if fault is not error:
                     raise fault from error
                 raise
+            if dist.get_rank() == 0 and (stop is None or stop.status == "finished"):
+                self._tell("on_eval_start")
+                self._tell("on_trained")
+                self._tell("on_eval_end")
+                stop = self._stop if self._stop is not None and self._stop.status == "not_kept" else stop
             # The caller must know of a signal in the last step or save, so that it begins no other run.
             late = None if self._stop is None else self._stop.signal
             if stop is not None:
@@ -185,7 +202,7 @@ class HostLoop:
             {**self._evaluations.best, **first},
             run.host.logger,
             len(loader),
-            EvalListener(lambda metrics: self._evaluations.done(metrics, self.position)),
+            EvalListener(self._evaluated),
             None if amp.scaler is None else ScalerProxy(amp.scaler),
             amp.level,
             amp.black_list,
@@ -266,15 +283,20 @@ class HostLoop:
         self._tell("on_epoch_end", self.position)
 
     def _evaluate(self, evaluate: Callable[[], Mapping[str, float]]) -> None:
-        """Evaluate where the host does not, and save as it would; the other processes wait at the next boundary."""
-        if self._evaluations.done(evaluate(), self.position):
-            self._host_saves(prefix=BEST)
+        """Evaluate where the host does not; the other processes wait at the next boundary."""
+        self._evaluated(evaluate())
+
+    def _evaluated(self, metrics: Mapping[str, float]) -> None:
+        """Record an evaluation, and save the best, which the host would choose by the metric alone."""
+        if self._evaluations.done(metrics, self.position):
+            self.save(BEST)
 
     def _host_saves(self, *args: Any, **kwargs: Any) -> None:
         """Save under the host's names, in place of its ``save_model``, which does not write atomically."""
-        if kwargs.get("prefix") != BEST and self._stop is not None and not self._stop.save_latest:
-            return  # `latest` stays as it was before the collapse
-        self.save(kwargs.get("prefix", "latest"))
+        name = kwargs.get("prefix", "latest")
+        # `latest` stays as it was before a collapse
+        if name != BEST and (self._stop is None or self._stop.save_latest):
+            self.save(name)
 
     @staticmethod
     def _host_exports(*args: Any, **kwargs: Any) -> None:
@@ -407,18 +429,27 @@ class Evaluations:
         numbers = {name: float(value) for name, value in metrics.items()}
         step = position.global_step
         self.last = {**{name: value for name, value in numbers.items() if name != "fps"}, "step": step}
-        is_best = numbers[self.indicator] >= float(self.best.get(self.indicator, 0.0))
-        if is_best:
-            self.best = {**numbers, "best_epoch": position.completed().epoch or min(step, 1)}
         values = dict(metrics)
         for hook in self._hooks:
             values |= hook.measure_eval()
+        is_best = numbers[self.indicator] >= float(self.best.get(self.indicator, 0.0))
+        for hook in self._hooks if is_best else ():
+            accepted, more = hook.judge_best(step == 0)
+            is_best = is_best and accepted
+            numbers |= more
+            values |= more
+        if is_best:
+            self.take(numbers, position)
         result = EvalDone(position, values, is_best, dict(self.best), is_start=step == 0)
         for hook in self._hooks:
             hook.on_eval(result)
         for hook in self._hooks:
             hook.on_eval_end()
         return is_best
+
+    def take(self, metrics: Mapping[str, float], position: Position) -> None:
+        """Take an evaluation as the best one."""
+        self.best = {**metrics, "best_epoch": position.completed().epoch or min(position.global_step, 1)}
 
     def state(self) -> Mapping[str, Any]:
         """Return the last evaluation for the training state, in the form of hook states; empty before the first."""

@@ -70,7 +70,7 @@ class Outcome:
 
 
 # Statuses of a stop. If processes stop for several reasons, the last one of them here wins.
-_STOPS = ("finished", "stopped", "collapsed", "nonfinite")
+_STOPS = ("finished", "stopped", "not_kept", "collapsed", "nonfinite")
 
 
 @dataclass(eq=False)
@@ -102,9 +102,17 @@ class LoopControl(Protocol):
 
         Args:
             reason: for the log and ``run.json``.
-            status: ``"finished"`` (nothing is left to learn), ``"stopped"``, ``"collapsed"`` or ``"nonfinite"``.
+            status: ``"finished"`` (nothing is left to learn), ``"stopped"``, ``"not_kept"``, ``"collapsed"``
+                or ``"nonfinite"``.
             save_latest: write the checkpoint ``latest`` first; if False, it stays as it was.
         """
+
+    @property
+    def best(self) -> Mapping[str, float]:
+        """The metrics of the best evaluation, and its ``best_epoch``; 0 for the start weights."""
+
+    def save_best(self, metrics: Mapping[str, float]) -> None:
+        """Write the best checkpoint at the end of a run, with the :meth:`Hook.saved_weights` of the hooks."""
 
 
 class Hook:
@@ -151,6 +159,14 @@ class Hook:
         """Called after an evaluation, before ``on_eval`` (process 0 only); return values to add to its metrics."""
         return {}
 
+    def judge_best(self, is_start: bool) -> tuple[bool, Mapping[str, float]]:
+        """Called if an evaluation is better than the best; return whether it may be it, and values to add to it.
+
+        Args:
+            is_start: True for the start weights.
+        """
+        return True, {}
+
     def on_step(self, step: StepDone) -> None:
         """Called after each step."""
 
@@ -168,6 +184,9 @@ class Hook:
 
     def on_epoch_end(self, position: Position) -> None:
         """Called after the last step of an epoch, before the next begins."""
+
+    def on_trained(self) -> None:
+        """Called after the last step of a run that has finished, within an evaluation (process 0 only)."""
 
     def on_end(self, outcome: Outcome) -> None:
         """Called once at the end, even if the run failed."""

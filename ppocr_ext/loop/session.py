@@ -20,6 +20,7 @@ from ppocr_ext.loop.hooks.collapse_watch import CollapseWatch
 from ppocr_ext.loop.hooks.early_stop import EarlyStop
 from ppocr_ext.loop.hooks.ema import Ema
 from ppocr_ext.loop.hooks.export_hook import ExportHook
+from ppocr_ext.loop.hooks.keep_general import KeepGeneral
 from ppocr_ext.loop.hooks.metric_writers import require_packages, writers_for
 from ppocr_ext.loop.hooks.metrics_log import MetricsLog, ProgressBar
 from ppocr_ext.loop.hooks.report_hook import ReportHook
@@ -27,6 +28,7 @@ from ppocr_ext.loop.hooks.run_record import RunRecord, record_loss
 from ppocr_ext.loop.hooks.weight_checks import CacheUse, TeacherCheck, WeightChange
 from ppocr_ext.loop.launch import MESSAGES, advise_processes
 from ppocr_ext.messages import LOG
+from ppocr_ext.run.general import MAX_DROP, SECTION
 from ppocr_ext.run.host_config import folder_of
 from ppocr_ext.run.logs import log_file, quiet_host, set_up_console
 from ppocr_ext.run.machine import ending_with_launcher
@@ -66,6 +68,8 @@ def default_hooks(run: Run) -> list[Hook]:
     ]
     if (decay := run.config.settings.ema) is not None:
         hooks.append(Ema(decay))
+    if "Eval" in run.loaders and run.config.at(SECTION, None) is not None:
+        hooks.append(KeepGeneral(float(run.config.at(f"{SECTION}.max_drop", MAX_DROP))))
     if run.config.settings.report:
         hooks.append(ReportHook())
     if run.config.settings.uniform_output_enabled:

@@ -71,7 +71,7 @@ from ppocr_ext.report.page_samples import SampleSet, read_prediction_samples, re
 from ppocr_ext.report.page_template import finite_number
 
 # How a run can end (`status` in run.json), and the exit code of `train`. After a signal it is 128 + its number.
-EXIT_CODES = {"finished": 0, "stopped": 0, "collapsed": 1, "nonfinite": 1, "failed": 2}
+EXIT_CODES = {"finished": 0, "stopped": 0, "not_kept": 1, "collapsed": 1, "nonfinite": 1, "failed": 2}
 METRICS_FILE = "metrics.jsonl"
 RECORD_FILE = "run.json"
 _INDICATOR_NAMES = {"acc": "accuracy", "norm_edit_dis": "1 − edit distance"}

@@ -241,8 +241,9 @@ class ProgressBar(Hook):
         numbers = ", ".join(metric_text(name, result.metrics[name]) for name in names if "_epoch" not in name)
         value = float(result.metrics.get(self._indicator, 0.0))
         # The host saves `best_accuracy` for an equal value too, so it cannot tell whether this one is better.
-        mark = "  (best so far)" if value > self._best else ""
-        self._best = max(self._best, value)
+        is_better = result.is_best and value > self._best
+        mark = "  (best so far)" if is_better else ""
+        self._best = value if is_better else self._best
         when = f"step {result.position.global_step}{' (the start weights)' if result.is_start else ''}"
         LOG.info("eval at %s: %s%s", when, numbers, mark)
         self._window.leave_out_pause()

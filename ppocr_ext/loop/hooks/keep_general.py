@@ -1,0 +1,141 @@
+"""Keep what the weights read before the training: ``Eval.general``."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import paddle
+
+from ppocr_ext.checkpoint.contents import BEST
+from ppocr_ext.checkpoint.weights import put_back
+from ppocr_ext.evaluation.blend import BlendPoint, best_blend, blended, search_blend
+from ppocr_ext.io.atomic import write_text
+from ppocr_ext.loop.adapter import evaluate_now
+from ppocr_ext.loop.events import Hook, Position
+from ppocr_ext.messages import LOG
+from ppocr_ext.run.general import SECTION, open_general, start_weights
+from ppocr_ext.run.run import Run
+
+GENERAL, DROP = "general_acc", "general_drop"  # in the metrics of an evaluation
+GENERAL_FILE = "general.json"
+_LITTLE = 0.5  # general accuracy before the training
+_CHANCE = math.log(0.05)  # that a loss shows in no line
+_ROUNDING = 1e-9
+
+
+class KeepGeneral(Hook):
+    """Let only weights be the best that still read the general list (a hook of process 0).
+
+    The list is read with the weights before the training, and whenever an evaluation is better than the best. At the
+    end, the last weights are drawn back towards those before as far as it takes.
+
+    Args:
+        max_drop: how much of the general accuracy may be lost, from 0 to 1.
+    """
+
+    def __init__(self, max_drop: float) -> None:
+        self._max_drop = max_drop
+        self._chosen: Mapping[str, Any] = {}  # the best weights, if they are not the network's
+
+    def on_start(self, run: Run, position: Position) -> None:
+        self._run = run
+        self._indicator = run.metric.main_indicator
+        self._loader = open_general(run, run.network)
+        self._tensors = {
+            name: tensor
+            for name, tensor in run.network.state_dict().items()
+            if tensor.is_floating_point() and name.partition(".")[0] not in run.frozen
+        }
+        state = run.hook_states.get(type(self).__name__)
+        self._before = float(state["before"]) if state else self._read_before()
+        lines = len(self._loader.dataset)
+        LOG.info(
+            "%s: the weights before the training read %.2f %% of %d lines", SECTION, 100 * self._before, lines
+        )
+        if self._before < _LITTLE:
+            LOG.warning("%s: that is less than half of it, so there is little to keep", SECTION)
+        needed = math.ceil(_CHANCE / math.log1p(-self._max_drop)) if self._max_drop else 0
+        if lines < needed:
+            LOG.warning(
+                "%s: it takes %d lines to show that at most %g %% are lost",
+                SECTION,
+                needed,
+                100 * self._max_drop,
+            )
+
+    def state(self) -> Mapping[str, Any]:
+        return {"before": self._before}
+
+    def saved_weights(self, name: str) -> Mapping[str, Any]:
+        return self._chosen if name == BEST else {}
+
+    def judge_best(self, is_start: bool) -> tuple[bool, Mapping[str, float]]:
+        general = self._before if is_start else self._general()
+        LOG.info("%s: %.2f %% (%.2f %% before)", SECTION, 100 * general, 100 * self._before)
+        drop = self._before - general
+        return drop <= self._max_drop + _ROUNDING, {GENERAL: general, DROP: drop}
+
+    def on_trained(self) -> None:
+        """Choose among the weights between those before the training and the last ones, and write what was read."""
+        last = {name: tensor.clone() for name, tensor in self._tensors.items()}
+        before = self._weights_before()
+        metrics: dict[float, dict[str, float]] = {}
+
+        def read(share: float) -> BlendPoint:
+            put_back(blended(before, last, share), self._tensors)
+            metrics[share] = self._evaluate(self._run.eval_loader)
+            point = BlendPoint(share, metrics[share][self._indicator], self._general())
+            LOG.info("%s: %s", SECTION, _line(point))
+            return point
+
+        least = self._before - self._max_drop - _ROUNDING
+        points = search_blend(read, least)
+        put_back(last, self._tensors)
+        best = best_blend(points, least)
+        so_far = self.loop.best
+        if best[1:] > (so_far.get(self._indicator, 0.0), so_far.get(GENERAL, 0.0)):
+            self._chosen = blended(before, last, best.share)
+            found = {GENERAL: best.general, DROP: self._before - best.general}
+            self.loop.save_best({**metrics[best.share], **found})
+            LOG.info("%s: the best checkpoint has the weights of %s", SECTION, _line(best))
+        content = {
+            "before": self._before,
+            "max_drop": self._max_drop,
+            "points": [p._asdict() for p in points],
+        }
+        write_text(self._run.folder / GENERAL_FILE, json.dumps(content, indent=1) + "\n")
+        if not best.share and not self.loop.best["best_epoch"]:
+            reason = (
+                f"no weights of this training read more, and lose at most {self._max_drop:.2%} of {SECTION}"
+            )
+            self.loop.request_stop(reason, status="not_kept")
+
+    def _weights_before(self) -> dict[str, Any]:
+        weights = start_weights(self._run)
+        return {name: weights[name] for name in self._tensors}
+
+    @paddle.no_grad()
+    def _read_before(self) -> float:
+        now = {name: tensor.clone() for name, tensor in self._tensors.items()}
+        put_back(self._weights_before(), self._tensors)
+        general = self._general()
+        put_back(now, self._tensors)
+        return general
+
+    def _general(self) -> float:
+        return self._evaluate(self._loader)[self._indicator]
+
+    def _evaluate(self, loader: Any) -> dict[str, float]:
+        return {
+            name: float(value) for name, value in evaluate_now(self._run, loader, self._run.metric).items()
+        }
+
+
+def _line(point: BlendPoint) -> str:
+    return (
+        f"{point.share:.0%} of the way from the weights before to the last ones: {point.accuracy:.2%} of Eval, "
+        f"{point.general:.2%} of the general list"
+    )

@@ -29,7 +29,8 @@ INTRO = """# Reference
 
 - [Keys of `Global`](#keys-of-global)
 - Components: [architectures](#architectures), [transforms](#transforms), [backbones](#backbones), [necks](#necks),
-  [heads](#heads), [losses](#losses), [optimizers](#optimizers), [schedules](#schedules), [metrics](#metrics), [datasets](#datasets)
+  [heads](#heads), [losses](#losses), [optimizers](#optimizers), [schedules](#schedules), [metrics](#metrics),
+  [datasets](#datasets)
 - [Commands](#commands), [files of a run](#files-of-a-run), [Python](#python)
 
 A config names a component with the key `name` and gives the component's keys beside it. "required" means that there is

@@ -28,13 +28,15 @@ INTRO = """# Reference
 `python tests/write_reference.py` writes this page from the code.
 
 - [Keys of `Global`](#keys-of-global)
-- Components: [architectures](#architectures), [backbones](#backbones), [necks](#necks), [heads](#heads),
-  [losses](#losses), [optimizers](#optimizers), [schedules](#schedules), [metrics](#metrics), [datasets](#datasets)
+- Components: [architectures](#architectures), [transforms](#transforms), [backbones](#backbones), [necks](#necks),
+  [heads](#heads), [losses](#losses), [optimizers](#optimizers), [schedules](#schedules), [metrics](#metrics),
+  [datasets](#datasets)
 - [Commands](#commands), [files of a run](#files-of-a-run), [Python](#python)
 
 A config names a component with the key `name` and gives the component's keys beside it. "required" means that there is
 no default. A name that is not on this page comes from the host, if the host has it (`ppocr-ext doctor --components`
-lists both), or from `Global.plugins`. Datasets, samplers and transforms that are not here are the host's.
+lists both), or from `Global.plugins`. Datasets, samplers and their transforms that are not here
+are the host's.
 
 ## Keys of `Global`
 
@@ -97,6 +99,7 @@ PUBLIC = {
 }
 KINDS = {  # kind: title, and the module whose docstring begins the section
     "architecture": ("Architectures", "modeling"),
+    "transform": ("Transforms", ""),
     "backbone": ("Backbones", ""),
     "neck": ("Necks", ""),
     "head": ("Heads", ""),
@@ -107,6 +110,7 @@ KINDS = {  # kind: title, and the module whose docstring begins the section
     "dataset": ("Datasets", "synth.synthetic_dataset"),
 }
 GIVEN = {  # arguments that a run gives, not a config
+    "transform": {"in_channels"},
     "backbone": {"in_channels"},
     "neck": {"in_channels"},
     "head": {"in_channels", "out_channels", "out_channels_list"},

@@ -279,8 +279,12 @@ NAMES = {
     ),
     "metric": "CANMetric CNTMetric DistillationMetric LaTeXOCRMetric RecMetric",
 }
-# Old names in PaddleOCR's first configs of a network, which its code no longer has.
-FORMER_NAMES = {"repvit_svtr": "RepSVTR"}
+# Names that PaddleOCR's code does not have, but its first configs, file names or papers; and what to write in place.
+FORMER_NAMES = {
+    "repvit_svtr": "RepSVTR",
+    "ResNet_vd": "ResNet",
+    **{f"ResNet{layers}_vd": f"ResNet, layers: {layers}" for layers in (18, 34, 50, 101, 152, 200)},
+}
 
 
 def names_of(kind: str) -> frozenset[str]:

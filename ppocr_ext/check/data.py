@@ -58,7 +58,7 @@ def _check_section(check: ConfigCheck, mode: str) -> None:
     for key in section:
         if key not in known and key not in misplaced:
             check.unknown_key((mode, str(key)), known)
-    if "general" in section:
+    if section.get("general") is not None:
         _check_general(check)
     keys = _check_dataset(check, mode)
     _check_transforms(check, mode)

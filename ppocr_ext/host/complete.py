@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from ppocr_ext.base.parts import BRANCH_ROWS
 from ppocr_ext.charset import Charset
 from ppocr_ext.errors import HostError, MissingPackageError, PPOCRExtError
 from ppocr_ext.host.locate import INSTALL_WHEEL, Location
@@ -76,15 +77,17 @@ class JudgedDecoder:
 
     In labels a character that is never read replaces the unknown symbol, so metrics, confusions and files of
     predictions never count a predicted symbol as correct.
+
+    PaddleOCR's NRTR decoder takes the scores of two lines for a pair of ids and probabilities; it gets such a pair.
     """
 
     def __init__(self, decoder: Any, charset: Charset) -> None:
         self._decoder = decoder
         self._charset = charset
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, predictions: Any, *args: Any, **kwargs: Any) -> Any:
         """Return the result of the decoder: texts, (texts, labels), or these by sub-model."""
-        decoded = self._decoder(*args, **kwargs)
+        decoded = self._decoder(self._undoubted(predictions), *args, **kwargs)
         if isinstance(decoded, dict):
             return {name: self._judged(each) for name, each in decoded.items()}
         return self._judged(decoded)
@@ -95,6 +98,13 @@ class JudgedDecoder:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._decoder, name)
+
+    def _undoubted(self, predictions: Any) -> Any:
+        if type(self._decoder).__name__ != BRANCH_ROWS["gtc"].decoder or not hasattr(predictions, "numpy"):
+            return predictions
+        scores = predictions.numpy()
+        start = np.full([len(scores), 1], 2)  # <s>, which the decoder removes
+        return [np.hstack([start, scores.argmax(axis=2)]), np.hstack([start, scores.max(axis=2)])]
 
     def _judged(self, decoded: Any) -> Any:
         if not isinstance(decoded, tuple) or len(decoded) != 2:  # texts without labels

@@ -23,6 +23,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from ppocr_ext.base.parts import BRANCH_ROWS
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import plain_copy
 from ppocr_ext.data.preprocessing import Operator, set_transform_factory
@@ -104,7 +105,8 @@ class Host:
         if hasattr(decoder, "decode"):
             decoder.decode = _without_warnings()(decoder.decode)
         decoder.reverse = False  # PaddleOCR looks for `arabic` in the path of the dictionary on this machine
-        if charset is None or not (charset.unknown_symbol or charset.turns_texts):
+        is_nrtr = type(decoder).__name__ == BRANCH_ROWS["gtc"].decoder
+        if charset is None or not (charset.unknown_symbol or charset.turns_texts or is_nrtr):
             return decoder
         return JudgedDecoder(decoder, charset)
 

@@ -249,7 +249,9 @@ def open_openvino(files: Sequence[Path], *, threads: int, dtype: str = FLOAT32) 
             # Copied, since the next batch is written into the same memory.
             return [outputs[output].copy() for output in compiled.outputs]
 
-    return Runner({each.get_any_name(): () for each in compiled.inputs}, [None] * len(compiled.outputs), run)
+    return Runner(
+        {each.node.friendly_name: () for each in compiled.inputs}, [None] * len(compiled.outputs), run
+    )
 
 
 class Engine(Protocol):

@@ -27,7 +27,7 @@ from paddle.static import InputSpec
 
 from ppocr_ext.config import plain_copy
 from ppocr_ext.errors import ConfigError
-from ppocr_ext.modeling import backbones, heads, necks
+from ppocr_ext.modeling import backbones, heads, necks, transforms
 from ppocr_ext.modeling.head_request import EVAL, TRAIN, HeadRequest
 from ppocr_ext.modeling.models import (
     BaseModel,
@@ -56,6 +56,7 @@ __all__ = [
     "heads",
     "necks",
     "networks_of",
+    "transforms",
 ]
 WITH_LABELS = ("SVTR_LCNet", "SVTR_HGNet")  # algorithms whose model gets the labels of both branches
 WITH_CTC_LABELS = ("SVTR",)

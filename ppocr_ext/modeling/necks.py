@@ -262,7 +262,8 @@ class SequenceEncoder(nn.Layer):
         if len(images.shape) != 4 or images.shape[2] not in (1, -1):
             raise ModelError(
                 f"Neck {self.encoder_type}: the backbone must return features [B, C, 1, T] (found "
-                f"{list(images.shape)}). Fix: let it pool the height to 1 (SVTRv2: use_pool: true).",
+                f"{list(images.shape)}). Fix: let it pool the height to 1 (SVTRv2: use_pool: true), or give it images "
+                f"of height 32 (MobileNetV3, ResNet).",
                 code="shape_mismatch",
             )
         takes_frames = isinstance(self.encoder, RecurrentEncoder)

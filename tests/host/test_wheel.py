@@ -5,9 +5,12 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+import numpy as np
+import paddle
 import pytest
 from fake_checkout import run_python
 
+from ppocr_ext.charset import Charset
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.host import Host, open_host
 from ppocr_ext.host.__main__ import main as run_script
@@ -139,3 +142,15 @@ def test_whatever_uses_zlib_after_paddle_lives() -> None:
     result = run_python(code)
     assert result.returncode == 0, result.stdout + result.stderr
     assert result.stdout.endswith("alive\n")
+
+
+def test_nrtrs_decoder_reads_the_scores_of_two_lines_as_those_of_three(host: Host, tmp_path: Path) -> None:
+    """PaddleOCR's own takes two lines of scores for ids and probabilities."""
+    (tmp_path / "dict.txt").write_text("a\nb\nc\n")
+    path = {"character_dict_path": str(tmp_path / "dict.txt"), "use_space_char": False}
+    charset = Charset.from_file(tmp_path / "dict.txt")
+    decoder = host.build_post_process({"name": "NRTRLabelDecode"}, path, charset)
+    scores = paddle.to_tensor(np.random.default_rng(0).random((3, 5, 7), np.float32))
+    label = paddle.to_tensor([[2, 4, 5, 3], [2, 6, 3, 0], [2, 4, 3, 0]])
+    assert decoder(scores[:2]) == decoder(scores)[:2] and decoder(scores[:2])[0][0]
+    assert [text for text, _ in decoder(scores[:2], label[:2])[1]] == ["ab", "c"]

@@ -54,6 +54,9 @@ def test_a_resumed_run_is_bit_identical_to_the_unbroken_one(tiny, tmp_path, monk
             "Train.dataset.transforms": [transforms[0], *DRAWING, *transforms[1:]],
             "Loss.loss_config_list": [*losses, *([{"CenterLoss": center}] if kind == "student" else [])],
         }
+        tps = {"name": "TPS", "num_fiducial": 8, "loc_lr": 0.1, "model_name": "small"}
+        models = ("Teacher", "Student") if kind == "distill" else ()
+        drawing |= {f"Architecture.Models.{model}.Transform": tps for model in models}
         return tiny(kind, **drawing, **values)
 
     train(config("whole"))

@@ -91,6 +91,8 @@ def test_two_processes_train_together(tiny, two, tmp_path, monkeypatch):
     ctc = {"Loss": ONE_BRANCH["Loss"]}
     transforms = tiny("student").thaw()["Train"]["dataset"]["transforms"]
     ctc["Train.dataset.transforms"] = [transforms[0], {"RecAug": {}}, *transforms[1:]]
+    tps = {"name": "TPS", "num_fiducial": 8, "loc_lr": 0.1, "model_name": "small"}
+    straight = two("straight", **one_branch, **{"Architecture.Transform": tps})
     broken = two("broken", **ctc)
     uneven = two("uneven", **one_branch, **{"Global.accumulate": 2})
     # evaluated before the first step and after the last one, where PaddleOCR's loop does not
@@ -99,6 +101,7 @@ def test_two_processes_train_together(tiny, two, tmp_path, monkeypatch):
         job(tmp_path, "double", two("double", **one_branch)),
         job(tmp_path, "grouped", two("grouped", **one_branch, **grouped)),
         job(tmp_path, "uneven", uneven, rows=[[0, 1, 2, 3], [0]]),
+        job(tmp_path, "straight", straight),
         job(tmp_path, "silent", two("silent", **silent)),
         job(tmp_path, "ctc", two("ctc", **ctc)),
         job(tmp_path, "tuned", two("tuned", **ctc, **tuned)),
@@ -127,6 +130,12 @@ def test_two_processes_train_together(tiny, two, tmp_path, monkeypatch):
     joined = read_state(tmp_path / "joined" / "latest.pdparams")
     for name, value in trained(tmp_path, "uneven").items():
         np.testing.assert_allclose(value, joined[name], rtol=1e-4, atol=1e-5, err_msg=name)
+
+    # the layer of TPS that nothing trains is in the checkpoint
+    assert {name for name in trained(tmp_path, "straight") if "transform.grid" in name} == set()
+    state = read_state(tmp_path / "straight" / "latest.pdparams")
+    assert not state["transform.grid_generator.fc.weight"].any()
+    assert state["transform.loc_net.fc2.weight"].any()
 
     # a loss that reads the CTC branch alone: the other gets no gradient, said or not
     for name in ("ctc", "silent"):

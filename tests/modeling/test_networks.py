@@ -19,7 +19,14 @@ from ppocr_ext.modeling.head_request import HeadRequest
 
 OUTPUTS = [(name, key) for name in cases("backbone") for key in read_case(name)["arrays"]]
 DEPLOYED = [name for name in cases("backbone") if "reparameterised_layers" in read_case(name)]
-QUICK = ("model_v2_mobile", "model_v4_svtr_reduced", "model_v4_v5_mobile_reduced", "model_v6_tiny")
+QUICK = (
+    "model_nrtr_reduced",
+    "model_starnet_tps",
+    "model_v2_mobile",
+    "model_v4_svtr_reduced",
+    "model_v4_v5_mobile_reduced",
+    "model_v6_tiny",
+)
 
 
 def full_size(*case: Any) -> Any:
@@ -108,13 +115,15 @@ def test_names_of_a_model(name):
 def labels_of(case: dict[str, Any]) -> list[paddle.Tensor]:
     arrays = case["arrays"]
     second = "label_gtc" if "label_gtc" in arrays else "label_sar"
+    if case["config"]["Head"]["name"] == "Transformer":
+        return [paddle.to_tensor(arrays[key]) for key in (second, "length")]
     return [paddle.to_tensor(arrays[key]) for key in ("label_ctc", second, "length", "valid_ratio")]
 
 
 def run_in_train_mode(case: dict[str, Any], network: nn.Layer, width: int) -> dict[str, paddle.Tensor]:
     train_without_noise(network)
     out = network(image(case, height_of(case), width), labels_of(case))
-    return out if isinstance(out, dict) else {"ctc": out}
+    return out if isinstance(out, dict) else {case["second_head"] or "ctc": out}
 
 
 @lru_cache(maxsize=2)  # a pass gives the numbers of several cases
@@ -143,7 +152,7 @@ def test_numbers_of_a_model(name, key):
         outputs = outputs_in_train_mode(name, int(width))
         part = kind.removeprefix("train_")
         found = outputs["ctc_neck"][..., ::4] if part == "neck" else outputs[part]
-    assert_near(found, case["arrays"][key])
+    assert_near(found, case["arrays"][key], case.get("tolerance", 1e-4))
 
 
 @pytest.mark.parametrize("name", GREEDY)
@@ -176,7 +185,7 @@ def test_gradients_of_a_model(name):
         for key, norms in case["gradient_norms"].items():
             gradient = parameters[key].grad
             found = 0.0 if gradient is None else float(gradient.norm())
-            if abs(found - norms[branch]) > 1e-3 * max(norms[branch], 1e-3):
+            if abs(found - norms[branch]) > case.get("gradient_tolerance", 1e-3) * max(norms[branch], 1e-3):
                 wrong.append((branch, key, found, norms[branch]))
     network.clear_gradients()
     assert wrong == []
@@ -190,7 +199,7 @@ def test_names_rates_and_decays_of_the_official_size(name):
     if "out_channels_list" not in config["Head"]:
         config = {**config, "Head": {**config["Head"], "out_channels": case["ctc_classes"]}}
     # without initial values, which take most of the time; Paddle's LSTM cannot be built so
-    with nullcontext() if name.endswith(("v2_mobile", "v3_mobile")) else paddle.LazyGuard():
+    with nullcontext() if name.endswith(("v2_mobile", "v3_mobile", "_r34")) else paddle.LazyGuard():
         network = build_model(config)
     assert shapes(network) == case["state_dict"]
     rates: dict[str, set[str]] = {}
@@ -228,14 +237,18 @@ def test_training_frames_that_follow_the_width_are_those_of_eval_mode(options):
 
 @pytest.mark.parametrize(
     "options",
-    [{"name": "PPLCNetV4", "model_size": "tiny"}, {"name": "ViTParseQ", "depth": 1, "embed_dim": 12}],
+    [
+        {"name": "PPLCNetV4", "model_size": "tiny"},
+        {"name": "ResNet", "layers": 18},
+        {"name": "ViTParseQ", "depth": 1, "embed_dim": 12},
+    ],
     ids=lambda options: options["name"],
 )
 def test_a_size_that_the_network_cannot_take_is_refused(options):
     network = build_backbone({**options, "in_channels": 3}, "rec")
     network.eval()
     with raises_code(PPOCRExtError, "image_size"):
-        network(paddle.randn([1, 3, 32, 320]))
+        network(paddle.randn([1, 3, 16 if options["name"] == "ResNet" else 32, 320]))
 
 
 @pytest.mark.parametrize(
@@ -251,6 +264,8 @@ def test_a_size_that_the_network_cannot_take_is_refused(options):
         {"name": "MobileNetV1Enhance", "last_pool_type": "sum"},
         {"name": "SVTRNet", "mixer": ["Local"]},
         {"name": "SVTRNet", "patch_merging": "Sum"},
+        {"name": "MTB", "cnn_num": 1},
+        {"name": "ResNet", "layers": 35},
         {"name": "ResNet31", "layers": [1, 2]},
         {"name": "ViTParseQ", "img_size": [32, 100], "patch_size": [8, 8]},
         {"name": "ViTParseQ", "embed_dim": 100},

@@ -20,6 +20,8 @@ BACKBONES = [
     {"name": "MobileNetV3", "scale": 0.35},
     {"name": "PPHGNet_small"},
     {"name": "PPHGNetV2_B4", "text_rec": True},
+    {"name": "MTB", "cnn_num": 2},
+    {"name": "ResNet", "layers": 18},
     {"name": "ResNet31", "channels": [16] * 7},
     {
         "name": "ViTParseQ",

@@ -2,13 +2,15 @@
 
 from ppocr_ext.modeling.backbones.fixed_size import SVTRNet, ViTParseQ
 from ppocr_ext.modeling.backbones.mobilenet import MobileNetV1Enhance, MobileNetV3
+from ppocr_ext.modeling.backbones.mtb import MTB
 from ppocr_ext.modeling.backbones.pphgnet import PPHGNet_small, PPHGNetV2_B4
 from ppocr_ext.modeling.backbones.pplcnet import PPLCNetV3, PPLCNetV4
 from ppocr_ext.modeling.backbones.repsvtr import RepSVTR
-from ppocr_ext.modeling.backbones.resnet31 import ResNet31
+from ppocr_ext.modeling.backbones.resnet import ResNet, ResNet31
 from ppocr_ext.modeling.backbones.svtrv2 import SVTRv2
 
 __all__ = [
+    "MTB",
     "MobileNetV1Enhance",
     "MobileNetV3",
     "PPHGNetV2_B4",
@@ -16,6 +18,7 @@ __all__ = [
     "PPLCNetV3",
     "PPLCNetV4",
     "RepSVTR",
+    "ResNet",
     "ResNet31",
     "SVTRNet",
     "SVTRv2",

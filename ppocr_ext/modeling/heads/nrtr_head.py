@@ -270,7 +270,7 @@ class Transformer(nn.Layer):
         if memory.shape[-1] != self.d_model:
             raise ModelError(
                 f"NRTR head: a frame has {memory.shape[-1]} features, but d_model is {self.d_model}. Fix: set d_model "
-                f"to the features of the backbone, such as embed_dim of ViTParseQ.",
+                f"to the features of the backbone: embed_dim of ViTParseQ, 16 times the height of the images with MTB.",
                 code="shape_mismatch",
             )
         memory = self._encode(memory)

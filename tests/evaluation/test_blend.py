@@ -1,0 +1,37 @@
+"""Weights between two networks, and how far they may go."""
+
+import numpy as np
+import paddle
+import pytest
+
+from ppocr_ext.evaluation.blend import BlendPoint, best_blend, blended, search_blend
+
+
+def test_weights_lie_between_and_are_exact_at_both_ends():
+    rng = np.random.default_rng(0)
+    before, after = ({"a": paddle.to_tensor(rng.normal(size=[5, 3]), "float32")} for _ in range(2))
+    for share in (0.0, 0.3, 1.0):
+        found = blended(before, after, share)["a"].numpy()
+        expected = (1 - share) * before["a"].numpy() + share * after["a"].numpy()
+        np.testing.assert_allclose(found, expected, atol=0 if share in (0.0, 1.0) else 1e-6)
+
+
+@pytest.mark.parametrize("limit", [0.0, 0.02, 0.4, 0.93, 1.0])
+def test_the_search_finds_how_far_the_weights_may_go(limit):
+    read = []
+
+    def point(share):
+        read.append(share)
+        return BlendPoint(share, share**0.5, 0.9 if share <= limit else 0.1)
+
+    points = search_blend(point, 0.9)
+    assert [each.share for each in points] == sorted(read) == sorted(set(read))
+    best = best_blend(points, 0.9)
+    assert best.general == 0.9 and limit - 1 / 16 < best.share <= limit
+
+
+def test_of_equal_points_the_one_that_forgets_less_is_the_best():
+    points = [BlendPoint(0.0, 0.2, 0.9), BlendPoint(0.5, 0.8, 0.89), BlendPoint(1.0, 0.8, 0.87)]
+    assert best_blend(points, 0.85).share == 0.5
+    assert best_blend(points, 0.88).share == 0.5
+    assert best_blend(points, 0.95).share == 0.0  # nothing is allowed but the weights before

@@ -1,0 +1,134 @@
+"""A run that may be the best only while it still reads a general list."""
+
+import json
+
+import numpy as np
+import pytest
+from tiny_runs import StopAfter, metrics, tiny_config
+
+from ppocr_ext.checkpoint.checkpoints import Checkpoint
+from ppocr_ext.errors import DataError
+from ppocr_ext.issues import InvalidConfigError
+from ppocr_ext.loop.hooks.keep_general import DROP, GENERAL, GENERAL_FILE, KeepGeneral
+from ppocr_ext.loop.session import train
+
+pytestmark = pytest.mark.e2e
+FAR = 60.0  # the last weights are about 0.4 away
+
+
+@pytest.fixture(scope="module")
+def weights(captchas, tmp_path_factory):
+    """A checkpoint to start from."""
+    folder = tmp_path_factory.mktemp("weights")
+    train(tiny_config(captchas, folder, "student", **{"Global.epoch_num": 1}))
+    return folder / "run" / "latest"
+
+
+@pytest.fixture
+def kept(tiny, tmp_path, weights):
+    """Config of a run of six steps from `weights`, evaluated at each second one, with a general list."""
+
+    def build(name="run", **values):
+        config = tiny("student")
+        base = {
+            "Global.save_model_dir": str(tmp_path / name),
+            "Global.pretrained_model": str(weights),
+            "Global.eval_batch_step": [0, 2],
+            "Global.dry_step": False,
+            "Eval.general.dataset.label_file_list": list(config.at("Train.dataset.label_file_list")),
+            "Eval.general.max_drop": 0.1,
+        }
+        return tiny("student", **{**base, **values})
+
+    return build
+
+
+@pytest.fixture
+def forgetting(monkeypatch, weights):
+    """Let a network read less the farther its weights are from those before: 0.9 less `speed` times the distance.
+
+    The new lines are the other way round.
+    """
+    before = Checkpoint(weights).weights()
+
+    def plan(speed):
+        def evaluate(hook, loader):
+            moved = [
+                np.abs(tensor.numpy() - before[name]).mean()
+                for name, tensor in hook._tensors.items()
+                if tensor.ndim > 1
+            ]
+            far = speed * float(np.mean(moved))
+            return {"acc": max(0.0, 0.9 - far) if loader is hook._loader else min(1.0, far)}
+
+        monkeypatch.setattr(KeepGeneral, "_evaluate", evaluate)
+
+    return plan
+
+
+def general(folder):
+    return json.loads((folder / GENERAL_FILE).read_text(encoding="utf-8"))
+
+
+def read_in(folder):
+    """The general accuracy of the evaluations, and what is lost of it."""
+    return [(each[GENERAL], each[DROP]) for each in metrics(folder) if GENERAL in each]
+
+
+def test_weights_that_keep_the_list_are_the_best_as_without_it(kept, forgetting, tmp_path):
+    forgetting(0.0)
+    assert train(kept()).status == "finished"
+    plain = kept("plain", **{"Eval.general": None})
+    train(plain)
+    (_, ours), (_, theirs) = (
+        (name, Checkpoint(tmp_path / name / "latest").weights()) for name in ("run", "plain")
+    )
+    assert all(np.array_equal(ours[name], theirs[name]) for name in theirs)
+    assert [each["share"] for each in general(tmp_path / "run")["points"]] == [0.0, 1.0]
+    assert read_in(tmp_path / "run")[0] == (0.9, 0.0)
+
+
+def test_weights_that_forget_are_drawn_back(kept, forgetting, tmp_path, weights):
+    forgetting(FAR)
+    assert train(kept()).status == "finished"
+    content = general(tmp_path / "run")
+    chosen = max(each["share"] for each in content["points"] if each["general"] >= 0.8)
+    assert 0 < chosen < 1
+    assert read_in(tmp_path / "run")[-1][1] > 0.1  # so the last weights are not the best
+
+    before, best, last = (
+        Checkpoint(path).weights()
+        for path in (weights, tmp_path / "run" / "best_accuracy", tmp_path / "run" / "latest")
+    )
+    for name, tensor in before.items():
+        if tensor.ndim > 1:
+            np.testing.assert_allclose(best[name], tensor + chosen * (last[name] - tensor), atol=1e-6)
+
+
+def test_a_resumed_run_ends_alike(kept, forgetting, tmp_path):
+    forgetting(FAR)
+    train(kept("whole"))
+    train(kept(), hooks=[StopAfter(3)])
+    train(kept(**{"Global.checkpoints": str(tmp_path / "run" / "latest")}))
+    assert general(tmp_path / "run") == general(tmp_path / "whole")
+    one, other = (Checkpoint(tmp_path / name / "best_accuracy").weights() for name in ("run", "whole"))
+    assert all(np.array_equal(one[name], other[name]) for name in other)
+
+
+def test_a_training_that_gains_nothing_allowed_says_so(kept, forgetting, tmp_path, weights):
+    forgetting(1e6)
+    outcome = train(kept())
+    assert (outcome.status, outcome.best["best_epoch"]) == ("not_kept", 0)
+    best, before = Checkpoint(tmp_path / "run" / "best_accuracy").weights(), Checkpoint(weights).weights()
+    assert all(np.array_equal(best[name], before[name]) for name in before)
+
+
+@pytest.mark.parametrize("values", [{"max_drop": 1.5}, {"max_dorp": 0.1}, {"dataset": None}])
+def test_a_section_that_cannot_be_meant_is_refused(kept, values):
+    with pytest.raises(InvalidConfigError):
+        train(kept(**{f"Eval.general.{key}": value for key, value in values.items()}))
+
+
+def test_a_list_that_is_not_there_is_named_with_its_section(kept):
+    with pytest.raises(DataError, match="Eval.general"):
+        train(kept(**{"Eval.general.dataset.label_file_list": ["nothing.txt"]}))

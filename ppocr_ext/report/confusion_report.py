@@ -34,6 +34,7 @@ _SAMPLES_OF_A_PAIR = 6
 KINDS: tuple[EditKind, ...] = get_args(EditKind)
 _LOSS = 0.005  # the loss that a comparison should exclude, unless the user gives another
 GENERAL = "general lines"  # the name of the general list's items
+LOOK_ALIKES = "look-alikes"  # those of a line are not independent: no limits are said
 
 
 def confusion_page(comparison: Comparison, title: str, images: SampleImages) -> str:
@@ -286,7 +287,7 @@ def _sentence(name: str, changes: Changes, loss: float) -> str:
     )
     if changes.pages:
         text += f" ({len(changes.pages):,} pages resampled, since the {name} of a page are not independent)"
-    if verdict == "better":
+    if verdict == "better" or name == LOOK_ALIKES:
         return text
     if lost is None:
         return f"{text}; these are too few pages to limit the loss"
@@ -314,7 +315,7 @@ def compare(
     changed = {}
     if before is not None:
         then, now = ([not each for each in look_alikes_confused(_pairs(p), groups)] for p in (before, after))
-        changed = {"lines": _changes(before, after), "look-alikes": Changes.of(then, now)}
+        changed = {"lines": _changes(before, after), LOOK_ALIKES: Changes.of(then, now)}
     if general is not None and general_before is not None:
         changed[GENERAL] = _changes(general_before, general)
     return Comparison(

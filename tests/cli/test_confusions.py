@@ -55,7 +55,7 @@ def test_before_and_after(files: Path, capsys: pytest.CaptureFixture[str]) -> No
     ]
     assert (found["look_alikes"]["only_before_correct"], found["look_alikes"]["only_after_correct"]) == (1, 2)
     assert "\n2 newly right, 1 newly wrong of 5 lines: " in said
-    assert " look-alikes: no difference shown, p = 1; " in said
+    assert " look-alikes: no difference shown, p = 1\n" in said
     assert (files / "out_lines.tsv").read_text().splitlines() == [
         "change\timage\tlabel\tbefore\tprediction",
         "newly wrong\t4.png\t来日\t来日\t来曰",

@@ -281,12 +281,13 @@ class Comparison:
 def _sentence(name: str, changes: Changes, loss: float) -> str:
     """Return what changed, whether that is more than chance, and if not, which loss is not excluded."""
     verdict, lost = changes.verdict, changes.most_lost
+    method = "McNemar's exact test"
+    if changes.pages:
+        method = f"{len(changes.pages):,} pages resampled, since the {name} of a page are not independent"
     text = (
         f"{changes.only_after:,} newly right, {changes.only_before:,} newly wrong of {changes.total:,} {name}: "
-        f"{verdict or 'no difference shown'}, p = {changes.p_value:.2g}"
+        f"{verdict or 'no difference shown'}, p = {changes.p_value:.2g} ({method})"
     )
-    if changes.pages:
-        text += f" ({len(changes.pages):,} pages resampled, since the {name} of a page are not independent)"
     if verdict == "better" or name == LOOK_ALIKES:
         return text
     if lost is None:

@@ -55,7 +55,7 @@ def test_before_and_after(files: Path, capsys: pytest.CaptureFixture[str]) -> No
     ]
     assert (found["look_alikes"]["only_before_correct"], found["look_alikes"]["only_after_correct"]) == (1, 2)
     assert "\n2 newly right, 1 newly wrong of 5 lines: " in said
-    assert " look-alikes: no difference shown, p = 1\n" in said
+    assert " look-alikes: no difference shown, p = 1 (McNemar's exact test)\n" in said
     assert (files / "out_lines.tsv").read_text().splitlines() == [
         "change\timage\tlabel\tbefore\tprediction",
         "newly wrong\t4.png\t来日\t来日\t来曰",
@@ -101,11 +101,11 @@ def test_one_sentence_says_what_can_be_told(files: Path) -> None:
     before = many(files, "before.tsv", range(12))
     many(files, "after.tsv", range(0))
     assert run(files, "--before", before) == 0
-    assert words() == "12 newly right, 0 newly wrong of 200 lines: better, p = 0.00049"
+    assert words() == "12 newly right, 0 newly wrong of 200 lines: better, p = 0.00049 (McNemar's exact test)"
     assert '<p class="note finished">12 newly right' in (files / "out.html").read_text()
     many(files, "after.tsv", range(2, 14))
     assert run(files, "--before", before) == 0
-    assert "p = 1; the loss may be up to 2.1 points; to exclude 0.5 points" in words()
+    assert "; the loss may be up to 2.1 points; to exclude 0.5 points" in words()
     assert words().endswith("takes about 5,131 lines")
     both = ("--general", str(files / "after.tsv"), "--general-before", before)
     assert run(files, *both, "--max-drop", "0.02") == 0

@@ -3,31 +3,43 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ppocr_ext.characters.look_alikes import read_groups, within
 from ppocr_ext.charset import Charset
 from ppocr_ext.errors import DataError
 from ppocr_ext.evaluation.predictions import Prediction, check_same_samples, read_predictions
 from ppocr_ext.io.atomic import check_writable, write_text
+from ppocr_ext.messages import shortened
+
+if TYPE_CHECKING:
+    from ppocr_ext.recognition.images import ListedImage
+    from ppocr_ext.report.page_samples import SampleImages
 
 EPILOG = """\
 examples:
-  ppocr-ext eval output/run --save-predictions after.tsv
-  ppocr-ext confusions after.tsv --data-dir data
-  ppocr-ext confusions after.tsv --before before.tsv --groups my_look_alikes.txt
+  ppocr-ext predict output/run data/test.txt --output after.tsv
+  ppocr-ext predict PP-OCRv6_small_rec data/test.txt --output before.tsv
+  ppocr-ext confusions after.tsv --before before.tsv --data-dir data --run output/run
+  ppocr-ext confusions after.tsv --groups my_look_alikes.txt
   ppocr-ext confusions after.tsv --general g_after.tsv --general-before g_before.tsv --max-drop 0.002
 
 Spaces count like other characters; `acc` of an evaluation ignores them (Metric.ignore_space: true).
 Look-alike error: the share of the characters in a group that were read as another character of the group.
 --general is a second list that a fine-tuning must still read: if its accuracy falls by more than --max-drop,
 the exit code is 1.
+--before tells which lines are newly right and newly wrong, and whether that is more than chance (McNemar's exact
+test, Tango's score interval). A column `group`, or PPOCRLabel's names page_crop_3.jpg, give the page of a line; then
+pages are resampled.
 
-Output: OUT.html (one page with samples), OUT.json, OUT_pairs.tsv, OUT_groups.tsv, OUT_characters.tsv.
+Output: OUT.html (one page with samples), OUT.json, OUT_lines.tsv (newly wrong and right), OUT_pairs.tsv,
+OUT_deletions.tsv, OUT_insertions.tsv, OUT_groups.tsv, OUT_characters.tsv.
 
 exit codes: 0 done; 1 the general accuracy fell by more than --max-drop; 2 error
 """
-_ROUNDING = 1e-12  # rounding error of the difference of two shares
+_SHOWN = 3  # images that an error names
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,6 +64,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--data-dir", type=Path, metavar="DIR", help="start of image paths, to show the images"
+    )
+    parser.add_argument(
+        "--run",
+        type=Path,
+        metavar="RUN",
+        dest="run_folder",
+        help="run that was tested: no image of the list that chose its checkpoint may be among the predictions",
     )
     parser.add_argument("--title", default="Confusions", help="heading of the page (default: Confusions)")
     parser.add_argument(
@@ -80,12 +99,16 @@ def run(args: argparse.Namespace) -> int:
                 code="no_look_alikes",
             )
     general, general_before = _read_both(args.general, args.general_before)
-    comparison = report.compare(after or [], groups, before, general, general_before)
     images = SampleImages(args.data_dir)
+    lists = _lists(args, after or [], images)
+    comparison = report.compare(after or [], groups, before, general, general_before, args.max_drop, lists)
     texts = {
         ".html": report.confusion_page(comparison, args.title, images),
         ".json": report.to_json(comparison),
-        "_pairs.tsv": report.pairs_tsv(comparison),
+        "_lines.tsv": report.lines_tsv(comparison),
+        "_pairs.tsv": report.pairs_tsv(comparison, "substitutions"),
+        "_deletions.tsv": report.pairs_tsv(comparison, "deletions"),
+        "_insertions.tsv": report.pairs_tsv(comparison, "insertions"),
         "_groups.tsv": report.groups_tsv(comparison),
         "_characters.tsv": report.characters_tsv(comparison),
     }
@@ -96,11 +119,12 @@ def run(args: argparse.Namespace) -> int:
     if images.note:
         print(images.note)
     print(f"written: {', '.join(map(str, files))}")
-    drop = comparison.drop
-    if drop is None or args.max_drop is None or drop <= args.max_drop + _ROUNDING:
+    changes = comparison.changed.get(report.GENERAL)
+    if changes is None or args.max_drop is None or -changes.gain <= args.max_drop:
         return 0
     print(
-        f"the accuracy on the general list has fallen by {drop:.2%} (limit: {args.max_drop:.2%}, --max-drop)"
+        f"the accuracy on the general list has fallen by {-changes.gain:.2%} "
+        f"(limit: {args.max_drop:.2%}, --max-drop)"
     )
     return 1
 
@@ -126,3 +150,57 @@ def _read_both(
     if later is not None and earlier is not None:
         check_same_samples(earlier, later, (str(before), str(after)))
     return later, earlier
+
+
+def _lists(args: argparse.Namespace, tested: list[Prediction], images: SampleImages) -> str:
+    """Return which list is tested, and which one chose the checkpoint, in words.
+
+    Raises:
+        ConfigError: the run has no config.
+        DataError: both lists have images in common.
+    """
+    from ppocr_ext.config import load
+    from ppocr_ext.recognition.images import images_of_eval
+    from ppocr_ext.report.page_samples import SampleImages
+
+    text = f"tested: {args.predictions.name}; chose the checkpoint: "
+    if args.run_folder is None:
+        return f"{text}unknown without --run"
+    config = load([args.run_folder / "config.yml"])
+    dataset = config.at("Eval.dataset", default=None) or {}
+    files = dataset.get("label_file_list") or dataset.get("data_dir") or "none"
+    names = shortened([files] if isinstance(files, str) else files, _SHOWN)
+    try:
+        chosen = list(images_of_eval(config))
+    except DataError:
+        return f"{text}{names}, which cannot be read from this folder"
+    folder = SampleImages(Path(dataset.get("data_dir") or "."))
+    if same := _same_images(chosen, folder, tested, images):
+        raise DataError(
+            f"{args.predictions}: {len(same):,} of {len(tested):,} images also chose the checkpoint, by {names}: "
+            f"{shortened(same, _SHOWN)}. Fix: predict images that no evaluation of the run has read, such as the "
+            f"test.txt of `ppocr-ext init --test`; if the images differ, give their folder by --data-dir",
+            code="images_in_both",
+        )
+    return f"{text}{names} ({len(chosen):,} images, none of them tested)"
+
+
+def _same_images(
+    chosen: list[ListedImage], chosen_images: SampleImages, tested: list[Prediction], images: SampleImages
+) -> list[str]:
+    """Return the tested images with the content of a chosen one, or with its name and label if one cannot be read."""
+    named = {(each.name, each.label): _digest(chosen_images, each.name) for each in chosen}
+    known = {*named.values()} - {""}
+    same = []
+    for each in tested:
+        digest = _digest(images, each.image)
+        namesake = named.get((each.image, each.label))
+        if digest in known or (namesake is not None and not (digest and namesake)):
+            same.append(each.image)
+    return same
+
+
+def _digest(images: SampleImages, name: str) -> str:
+    """Return the digest of an image's content; empty if it cannot be read."""
+    content = images.content(name)
+    return hashlib.sha256(content).hexdigest() if content else ""

@@ -11,18 +11,22 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
+from typing import Literal
 
 from rapidfuzz.distance import Levenshtein
 
 from ppocr_ext.errors import DataError
+from ppocr_ext.evaluation.uncertainty import Rate
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.limits import read_text
 from ppocr_ext.messages import printable, unprintable
+from ppocr_ext.sources.names import page_of_crop
 
 # Apostrophes may precede it, so that reading removes exactly the one that was added.
 _FORMULA = re.compile(r"'*(?:[=@].|[+-].*[^\W\d_])", re.DOTALL)
 _LIKE_A_CONTROL = re.compile(r"\\(?=u[0-9a-f]{4})")  # a backslash that reading would take for an escape
 HEADER = ["image", "label", "prediction", "confidence"]
+GROUP = "group"
 
 
 @dataclass(frozen=True)
@@ -34,12 +38,14 @@ class Prediction:
         label: the true text.
         text: the predicted text.
         confidence: mean probability of the predicted characters, 0 if there are none.
+        group: the page, or what else the image was cut from; empty if unknown.
     """
 
     image: str
     label: str
     text: str
     confidence: float
+    group: str = ""
 
     @property
     def correct(self) -> bool:
@@ -76,7 +82,9 @@ def write_predictions(path: Path, predictions: Iterable[Prediction]) -> None:
 
 
 def read_predictions(path: str | Path) -> list[Prediction]:
-    """Read a predictions file.
+    """Read a predictions file. A column ``group`` after the others is optional.
+
+    PPOCRLabel's names of crops, such as ``page_crop_3.jpg``, give the group otherwise.
 
     Raises:
         DataError: it cannot be read, is empty, or was not written by ``eval --save-predictions``.
@@ -93,12 +101,14 @@ def read_predictions(path: str | Path) -> list[Prediction]:
             code="bad_content",
         )
     predictions = []
+    group = rows[0].index(GROUP) if GROUP in rows[0] else None
     for line, row in enumerate(rows[1:], start=2):
         try:
             if len(row) != len(rows[0]):
                 raise ValueError("another number of columns")
             image, label, text, confidence = map(_from_cell, row[: len(HEADER)])
-            predictions.append(Prediction(image, label, text, float(confidence)))
+            page = page_of_crop(image) if group is None else _from_cell(row[group])
+            predictions.append(Prediction(image, label, text, float(confidence), page))
         except ValueError as error:
             raise DataError(
                 f"{path}:{line}: not a prediction (found {row!r}). {fix}", code="bad_content"
@@ -106,6 +116,12 @@ def read_predictions(path: str | Path) -> list[Prediction]:
     if not predictions:
         raise DataError(f"{path} contains no predictions. {fix}", code="empty_file")
     return predictions
+
+
+def pages_of(predictions: Sequence[Prediction]) -> list[str]:
+    """Return the group of each prediction, or a name of its own; an empty list if no group is known."""
+    known = any(each.group for each in predictions)
+    return [each.group or f"\n{number}" for number, each in enumerate(predictions)] if known else []
 
 
 def check_same_samples(before: list[Prediction], after: list[Prediction], names: tuple[str, str]) -> None:
@@ -131,6 +147,12 @@ def check_same_samples(before: list[Prediction], after: list[Prediction], names:
 
 NOTHING = ""  # the other side of an insertion or a deletion
 _EXAMPLES = 8  # samples kept for each pair
+EditKind = Literal["substitutions", "deletions", "insertions"]
+
+
+def kind_of_edit(pair: tuple[str, str]) -> EditKind:
+    """Return the kind of a (character, predicted character)."""
+    return "insertions" if pair[0] == NOTHING else "deletions" if pair[1] == NOTHING else "substitutions"
 
 
 @dataclass(frozen=True)
@@ -172,10 +194,10 @@ class ConfusionCounts:
     pairs: Counter[tuple[str, str]]
     examples: dict[tuple[str, str], list[int]]
 
-    def substitutions(self) -> list[tuple[str, str, int]]:
+    def ranked(self, kind: EditKind) -> list[tuple[str, str, int]]:
         """Return (character, predicted, count), the most frequent first; ties in the order of the characters."""
-        swapped = [(a, b, n) for (a, b), n in self.pairs.items() if a != NOTHING and b != NOTHING]
-        return sorted(swapped, key=lambda pair: (-pair[2], pair[0], pair[1]))
+        pairs = [(*pair, count) for pair, count in self.pairs.items() if kind_of_edit(pair) == kind]
+        return sorted(pairs, key=lambda pair: (-pair[2], pair[0], pair[1]))
 
 
 def align(label: str, prediction: str) -> list[tuple[str, str]]:
@@ -214,36 +236,6 @@ def count_confusions(samples: Iterable[tuple[str, str]]) -> ConfusionCounts:
                 indices.append(index)
     scores = {c: CharacterScore(count[c], predicted[c], correct[c]) for c in sorted({*count, *predicted})}
     return ConfusionCounts(scores, pairs, kept)
-
-
-@dataclass(frozen=True)
-class Rate:
-    """A share with its 95 % confidence interval (Wilson, 1927).
-
-    Attributes:
-        hits: the number of cases that count.
-        total: the number of all cases.
-    """
-
-    hits: int
-    total: int
-
-    @property
-    def value(self) -> float:
-        """The share; NaN if the total is 0."""
-        return self.hits / self.total if self.total else math.nan
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Lower and upper bound; (0, 1) if the total is 0."""
-        if not self.total:
-            return 0.0, 1.0
-        z = 1.959963984540054  # 97.5 % of a normal distribution lie below it
-        share = self.value
-        n = self.total
-        middle = (share + z * z / (2 * n)) / (1 + z * z / n)
-        half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
-        return max(0.0, middle - half), min(1.0, middle + half)
 
 
 def look_alike_errors(samples: Iterable[tuple[str, str]], groups: Sequence[str]) -> Rate:
@@ -296,35 +288,3 @@ def characters_in_groups(
             if character in groups_of:
                 wrong = read not in (NOTHING, character)
                 yield character, {group: wrong and read in group for group in groups_of[character]}
-
-
-@dataclass(frozen=True)
-class McNemar:
-    """The exact test whether two evaluations of the same items differ by more than chance (McNemar, 1947).
-
-    Attributes:
-        only_before: items that were correct before and are wrong after.
-        only_after: items that were wrong before and are correct after.
-    """
-
-    only_before: int
-    only_after: int
-
-    @classmethod
-    def of(cls, before: Sequence[bool], after: Sequence[bool]) -> McNemar:
-        """Compare what was correct before and after.
-
-        Raises:
-            ValueError: the lengths differ.
-        """
-        pairs = list(zip(before, after, strict=True))
-        return cls(sum(b and not a for b, a in pairs), sum(a and not b for b, a in pairs))
-
-    @property
-    def p_value(self) -> float:
-        """Two-sided p-value of the binomial distribution; 1 if no item changed."""
-        n = self.only_before + self.only_after
-        k = min(self.only_before, self.only_after)
-        # Logarithms, since the binomial coefficients of many items have no float.
-        logs = (math.lgamma(n + 1) - math.lgamma(i + 1) - math.lgamma(n - i + 1) for i in range(k + 1))
-        return min(1.0, 2 * math.fsum(math.exp(log - n * math.log(2)) for log in logs))

@@ -17,14 +17,13 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import PADDLE
 from ppocr_ext.config.yaml_io import PlainLoader
-from ppocr_ext.data.label_file import read_label_file
 from ppocr_ext.errors import DataError, PPOCRExtError
 from ppocr_ext.inference.comparison import Limits, distance, margins, noise_of
 from ppocr_ext.inference.formats import FORMATS, INFERENCE_YML, ExportedEngine
 from ppocr_ext.inference.runners import Engine
 from ppocr_ext.limits import MAX_DICTIONARY_BYTES, read_at_most
 from ppocr_ext.recognition.ctc_text import read
-from ppocr_ext.recognition.images import ImageSource, WidthPolicy, images_in, read_image
+from ppocr_ext.recognition.images import ImageSource, WidthPolicy, images_of_eval, read_image
 from ppocr_ext.recognition.opening import RecognizerParts, parts_of_metadata
 
 _MAX_MESSAGE = 200  # characters of a client's message that are shown
@@ -333,17 +332,8 @@ def eval_images(config: Config, count: int) -> list[np.ndarray]:
 
 
 def _sources(config: Config) -> Iterator[ImageSource]:
-    """Yield the images that the config's own kinds of data name; a dataset of a plugin yields none."""
-    dataset = config.at("Eval.dataset", default=None) or {}
-    folder = dataset.get("data_dir")
-    files = dataset.get("label_file_list") or ()
     try:
-        if files and folder:
-            for file in [files] if isinstance(files, str) else files:
-                lines = read_label_file(file, dataset.get("delimiter", "\t"))
-                yield from (Path(folder, line.images[0]) for line in lines if line.issue is None)
-        elif folder and str(dataset.get("name")).startswith("LMDB"):
-            yield from (image.source() for image in images_in(Path(folder)))
+        yield from (image.source() for image in images_of_eval(config))
     except PPOCRExtError:
         return  # the data need not be on this machine
 

@@ -224,6 +224,24 @@ def images_in(folder: Path) -> Iterator[ListedImage]:
             yield ListedImage(str(file), file)
 
 
+def images_of_eval(config: Config) -> Iterator[ListedImage]:
+    """Yield the images of ``Eval`` that the config's own kinds of data name; a dataset of a plugin yields none.
+
+    Raises:
+        DataError: a label file or an LMDB cannot be read.
+    """
+    dataset = config.at("Eval.dataset", default=None) or {}
+    folder = dataset.get("data_dir")
+    files = dataset.get("label_file_list") or ()
+    if files and folder:
+        for file in [files] if isinstance(files, str) else files:
+            for line in read_label_file(file, dataset.get("delimiter", "\t")):
+                if line.issue is None:
+                    yield ListedImage(line.images[0], Path(folder, line.images[0]), line.label)
+    elif folder and str(dataset.get("name")).startswith("LMDB"):
+        yield from images_in(Path(folder))
+
+
 def _add_file(found: ImageList, file: Path, data_dir: str | Path | None) -> None:
     """Add an image, or the images of a label file."""
     if file.suffix.lower() in SUFFIXES or cv2.haveImageReader(str(file)):

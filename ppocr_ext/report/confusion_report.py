@@ -3,30 +3,38 @@
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
-from ppocr_ext.characters.look_alikes import code_points
+from ppocr_ext.characters.look_alikes import code_points, symbol_name
 from ppocr_ext.evaluation.predictions import (
+    CharacterScore,
     ConfusionCounts,
-    McNemar,
+    EditKind,
     Prediction,
-    Rate,
     count_confusions,
     errors_by_group,
     look_alike_errors,
     look_alikes_confused,
+    pages_of,
     to_tsv,
 )
+from ppocr_ext.evaluation.uncertainty import Changes, Rate
 from ppocr_ext.report.page_samples import SampleImages, card_of
 from ppocr_ext.report.page_template import esc, page, percent, plain, scrolled, table
 from ppocr_ext.report.run_page import sample_cards
 
 _MAX_PAIRS = 60  # rows of the table
-_PAIRS_WITH_SAMPLES = 12
+_MAX_LINES = 24  # cards of newly wrong lines, and of newly right ones
+_PAIRS_WITH_SAMPLES = {"substitutions": 12, "deletions": 4, "insertions": 4}
 _SAMPLES_OF_A_PAIR = 6
+KINDS: tuple[EditKind, ...] = get_args(EditKind)
+_LOSS = 0.005  # the loss that a comparison should exclude, unless the user gives another
+GENERAL = "general lines"  # the name of the general list's items
+LOOK_ALIKES = "look-alikes"  # those of a line are not independent: no limits are said
 
 
 def confusion_page(comparison: Comparison, title: str, images: SampleImages) -> str:
@@ -39,12 +47,15 @@ def confusion_page(comparison: Comparison, title: str, images: SampleImages) -> 
     """
     sections = (
         _figures(comparison),
-        _pair_cards(comparison),
+        _changed_lines(comparison, images),
+        *(_pair_cards(comparison, kind) for kind in KINDS),
         _samples(comparison, images),
         _groups(comparison),
         _characters(comparison),
     )
-    return page(title, f"{len(comparison.after.predictions):,} samples", "".join(sections))
+    note = f"<p>{esc(images.note)}.</p>" if images.note else ""
+    subtitle = "; ".join(filter(None, [f"{len(comparison.after.predictions):,} samples", comparison.lists]))
+    return page(title, subtitle, f"{note}{''.join(sections)}")
 
 
 def _figures(comparison: Comparison) -> str:
@@ -54,12 +65,23 @@ def _figures(comparison: Comparison) -> str:
         was = "" if then is None else f", before {percent(then.value)}"
         about = f"95 % interval: {percent(low)} to {percent(high)}{was}" if now.total else "none"
         cells.append(f"<div><b>{percent(now.value)}</b><span>{esc(name)} ({about})</span></div>")
-    cells += [
-        f"<div><b>+{changed.only_after:,} −{changed.only_before:,}</b><span>{what} that became right, wrong "
-        f"(McNemar p = {changed.p_value:.2g})</span></div>"
-        for what, changed in comparison.changed.items()
+    kinds = {"better": "note finished", "worse": "note failed"}
+    notes = [
+        f'<p class="{kinds.get(comparison.changed[name].verdict, "note")}">{esc(text)}</p>'
+        for name, text in comparison.sentences.items()
     ]
-    return f'<div class="card"><div class="figures">{"".join(cells)}</div></div>'
+    return f'<div class="card">{"".join(notes)}<div class="figures">{"".join(cells)}</div></div>'
+
+
+def _changed_lines(comparison: Comparison, images: SampleImages) -> str:
+    parts = []
+    for correct in (False, True):
+        pairs = comparison.turned(correct)
+        cards = [card_of(now, images, then.text) for then, now in pairs[:_MAX_LINES]]
+        part = f", of which {len(cards)} are shown" if len(cards) < len(pairs) else ""
+        title = f"<h2>Newly {'right' if correct else 'wrong'} lines: {len(pairs):,}{part}</h2>"
+        parts.append(f"{title}{sample_cards(cards)}" if pairs else "")
+    return "".join(parts)
 
 
 def _section(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -67,21 +89,21 @@ def _section(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> 
     return f"<h2>{title}</h2>{scrolled(title, table(head, rows))}" if rows else ""
 
 
-def _pair_cards(comparison: Comparison) -> str:
+def _pair_cards(comparison: Comparison, kind: EditKind) -> str:
     confusions = comparison.after.confusions
     rows = []
-    for a, b, count in confusions.substitutions()[:_MAX_PAIRS]:
-        total = confusions.characters[a].count
-        then = [plain(before.confusions.pairs[a, b]) for before in comparison.earlier]
-        same = "yes" if any(a in group and b in group for group in comparison.groups) else ""
+    for a, b, count, before in comparison.edits(kind)[:_MAX_PAIRS]:
+        score = confusions.characters.get(a or b, CharacterScore())
+        total = score.count if a else score.predicted
+        same = "yes" if a and b and any(a in group and b in group for group in comparison.groups) else ""
         rows.append(
             [
                 _pair(a, b),
                 f"{code_points(a)} → {code_points(b)}",
                 plain(count),
-                *then,
+                *map(plain, before),
                 plain(total),
-                percent(count / total),
+                percent(count / total if total else None),
                 same,
             ]
         )
@@ -94,20 +116,26 @@ def _pair_cards(comparison: Comparison) -> str:
         "share",
         "look-alikes",
     ]
-    return _section("Pairs of characters", head, rows) or "<p>No character was confused with another one.</p>"
+    none = "<p>No character was confused with another one.</p>" if kind == "substitutions" else ""
+    return _section(kind.capitalize(), head, rows) or none
 
 
 def _pair(a: str, b: str) -> str:
     """Return both characters, with their names as a tooltip, since a font may draw them alike."""
-    names = " → ".join(f"{unicodedata.name(c, 'no name')} (U+{ord(c):04X})" for c in (a, b))
-    return f'<span class="glyphs" title="{esc(names)}">{esc(a)} → {esc(b)}</span>'
+    names = " → ".join(f"{unicodedata.name(c, 'no name')} ({code_points(c)})" for c in (a, b) if c)
+    return f'<span class="glyphs" title="{esc(names)}">{esc(_edit(a, b))}</span>'
+
+
+def _edit(a: str, b: str) -> str:
+    return " → ".join(symbol_name(c) or "nothing" for c in (a, b))
 
 
 def _samples(comparison: Comparison, images: SampleImages) -> str:
     after = comparison.after
     before = comparison.before
     parts = []
-    for a, b, count in after.confusions.substitutions()[:_PAIRS_WITH_SAMPLES]:
+    ranked = [pair for kind in KINDS for pair in after.confusions.ranked(kind)[: _PAIRS_WITH_SAMPLES[kind]]]
+    for a, b, count in ranked:
         times = "once" if count == 1 else f"{plain(count)} times"
         cards = [
             card_of(after.predictions[i], images, None if before is None else before.predictions[i].text)
@@ -117,8 +145,7 @@ def _samples(comparison: Comparison, images: SampleImages) -> str:
             f'<div class="card" style="margin-bottom:14px"><h3>{_pair(a, b)}, {times}</h3>'
             f"{sample_cards(cards)}</div>"
         )
-    note = f"<p>{esc(images.note)}.</p>" if images.note else ""
-    return f"<h2>Samples</h2>{note}{''.join(parts)}" if parts else ""
+    return f"<h2>Samples</h2>{''.join(parts)}" if parts else ""
 
 
 def _groups(comparison: Comparison) -> str:
@@ -187,18 +214,22 @@ class Comparison:
         after: the evaluation to report.
         groups: look-alikes.
         before: the earlier evaluation, or None.
-        changed: McNemar's test by name, empty without ``before``. ``lines`` tests which text lines are correct,
-            ``look-alikes`` which look-alikes are not confused within a group.
+        changed: what changed, by the name of the items: ``lines`` and ``general lines`` that are correct, and
+            ``look-alikes`` that are not confused within a group; only those that were evaluated twice.
         general: accuracy on a general list, or None.
         general_before: the same accuracy in the earlier evaluation.
+        max_drop: the loss that is to be excluded, from 0 to 1.
+        lists: which list is tested, and which one chose the checkpoint, in words.
     """
 
     after: ConfusionAnalysis
     groups: Sequence[str]
     before: ConfusionAnalysis | None
-    changed: Mapping[str, McNemar]
+    changed: Mapping[str, Changes]
     general: Rate | None
     general_before: Rate | None
+    max_drop: float
+    lists: str
 
     @property
     def earlier(self) -> list[ConfusionAnalysis]:
@@ -229,11 +260,47 @@ class Comparison:
         return rates
 
     @property
-    def drop(self) -> float | None:
-        """Return how much the accuracy on the general list fell; None if it is not known for both evaluations."""
-        if self.general is None or self.general_before is None:
-            return None
-        return self.general_before.value - self.general.value
+    def sentences(self) -> dict[str, str]:
+        """Return what each of ``changed`` shows, in words."""
+        return {name: _sentence(name, each, self.max_drop) for name, each in self.changed.items()}
+
+    def edits(self, kind: EditKind) -> list[tuple[str, str, int, list[int]]]:
+        """Return (character, predicted, count, earlier counts): the most frequent first, then those that are gone."""
+        then = [before.confusions for before in self.earlier]
+        now = self.after.confusions
+        gone = [(a, b, 0) for each in then for a, b, _ in each.ranked(kind) if not now.pairs[a, b]]
+        return [(a, b, n, [each.pairs[a, b] for each in then]) for a, b, n in [*now.ranked(kind), *gone]]
+
+    def turned(self, correct: bool) -> list[tuple[Prediction, Prediction]]:
+        """Return the predictions (before, after) of the lines that became correct, or that became wrong."""
+        before = [] if self.before is None else self.before.predictions
+        pairs = zip(before, self.after.predictions, strict=False)
+        return [(then, now) for then, now in pairs if then.correct != now.correct == correct]
+
+
+def _sentence(name: str, changes: Changes, loss: float) -> str:
+    """Return what changed, whether that is more than chance, and if not, which loss is not excluded."""
+    verdict, lost = changes.verdict, changes.most_lost
+    method = "McNemar's exact test"
+    if changes.pages:
+        method = f"{len(changes.pages):,} pages resampled, since the {name} of a page are not independent"
+    text = (
+        f"{changes.only_after:,} newly right, {changes.only_before:,} newly wrong of {changes.total:,} {name}: "
+        f"{verdict or 'no difference shown'}, p = {changes.p_value:.2g} ({method})"
+    )
+    if verdict == "better" or name == LOOK_ALIKES:
+        return text
+    if lost is None:
+        return f"{text}; these are too few pages to limit the loss"
+    text += f"; the loss may be up to {_points(lost)}"
+    if verdict or not 0 < loss < lost:
+        return text
+    count = changes.items_to_exclude(loss)
+    return f"{text}; to exclude {_points(loss)} at today's share of changes takes about {count:,} {name}"
+
+
+def _points(share: float) -> str:
+    return f"{plain(100 * share, 2)} points"
 
 
 def compare(
@@ -242,21 +309,30 @@ def compare(
     before: Sequence[Prediction] | None = None,
     general: Sequence[Prediction] | None = None,
     general_before: Sequence[Prediction] | None = None,
+    max_drop: float | None = None,
+    lists: str = "",
 ) -> Comparison:
     """Compare two evaluations; ``before`` must have the samples of ``after``, in the same order."""
     changed = {}
     if before is not None:
-        confused = [[not wrong for wrong in look_alikes_confused(_pairs(p), groups)] for p in (before, after)]
-        changed["lines"] = McNemar.of([p.correct for p in before], [p.correct for p in after])
-        changed["look-alikes"] = McNemar.of(*confused)
+        then, now = ([not each for each in look_alikes_confused(_pairs(p), groups)] for p in (before, after))
+        changed = {"lines": _changes(before, after), LOOK_ALIKES: Changes.of(then, now)}
+    if general is not None and general_before is not None:
+        changed[GENERAL] = _changes(general_before, general)
     return Comparison(
         ConfusionAnalysis.of(after, groups),
         groups,
         None if before is None else ConfusionAnalysis.of(before, groups),
-        changed,
+        {name: each for name, each in changed.items() if each.total},
         None if general is None else _accuracy(general),
         None if general_before is None else _accuracy(general_before),
+        _LOSS if max_drop is None else max_drop,
+        lists,
     )
+
+
+def _changes(before: Sequence[Prediction], after: Sequence[Prediction]) -> Changes:
+    return Changes.of([each.correct for each in before], [each.correct for each in after], pages_of(after))
 
 
 def _pairs(predictions: Sequence[Prediction]) -> list[tuple[str, str]]:
@@ -267,13 +343,19 @@ def _accuracy(predictions: Sequence[Prediction]) -> Rate:
     return Rate(sum(prediction.correct for prediction in predictions), len(predictions))
 
 
-def pairs_tsv(comparison: Comparison) -> str:
-    """Return the substitutions, the most frequent first, and then those that no longer occur."""
-    before = {} if comparison.before is None else comparison.before.confusions.pairs
-    counts = {(a, b): n for a, b, n in comparison.after.confusions.substitutions()}
-    gone = sorted((-n, pair) for pair, n in before.items() if all(pair) and pair not in counts)
-    counts |= {pair: 0 for _, pair in gone}
-    rows = [[*pair, n, *([before[pair]] if comparison.before else [])] for pair, n in counts.items()]
+def lines_tsv(comparison: Comparison) -> str:
+    """Return the lines that became wrong, then those that became right; only the header without ``before``."""
+    rows = [
+        ["newly right" if correct else "newly wrong", now.image, now.label, then.text, now.text]
+        for correct in (False, True)
+        for then, now in comparison.turned(correct)
+    ]
+    return to_tsv([["change", "image", "label", "before", "prediction"], *rows])
+
+
+def pairs_tsv(comparison: Comparison, kind: EditKind) -> str:
+    """Return the edits of a kind, the most frequent first, and then those that no longer occur."""
+    rows = [[a, b, n, *before] for a, b, n, before in comparison.edits(kind)]
     return to_tsv([["character", "read_as", "count", *("before" for _ in comparison.earlier)], *rows])
 
 
@@ -303,19 +385,25 @@ def _share(value: float) -> str:
 def to_json(comparison: Comparison) -> str:
     """Return the numbers of the comparison."""
     content: dict[str, Any] = {"after": _numbers(comparison.after), "groups": list(comparison.groups)}
+    content["lists"] = comparison.lists
     if comparison.before is not None:
         content["before"] = _numbers(comparison.before)
+    sentences = comparison.sentences
     for name, changed in comparison.changed.items():
-        content[name.replace("-", "_")] = {
+        content[re.sub(r"\W", "_", name)] = {
             "only_before_correct": changed.only_before,
             "only_after_correct": changed.only_after,
-            "mcnemar_p": changed.p_value,
+            "pages": len(changed.pages),
+            "p_value": changed.p_value,
+            "verdict": changed.verdict,
+            "gain": changed.gain,
+            "gain_interval_95": changed.interval(),
+            "loss_at_most_95": changed.most_lost,
+            "in_words": sentences[name],
         }
     for name, rate in (("general", comparison.general), ("general_before", comparison.general_before)):
         if rate is not None:
             content[name] = _rate(rate)
-    if comparison.drop is not None:
-        content["general_drop"] = comparison.drop
     return json.dumps(content, ensure_ascii=False, indent=2) + "\n"
 
 
@@ -325,7 +413,7 @@ def _numbers(analysis: ConfusionAnalysis) -> dict[str, Any]:
         "accuracy": _rate(analysis.accuracy),
         "look_alike_error": _rate(analysis.look_alikes),
         "by_group": groups,
-        "substitutions": [list(pair) for pair in analysis.confusions.substitutions()[:50]],
+        **{kind: analysis.confusions.ranked(kind)[:50] for kind in KINDS},
     }
 
 
@@ -339,13 +427,14 @@ def to_text(comparison: Comparison) -> str:
         f"{name}: {'' if then is None else f'{_shown(then)} → '}{_shown(now)}"
         for name, now, then in comparison.rates
     ]
-    lines[2:2] = [
-        f"{name}: {changed.only_after:,} became right, {changed.only_before:,} became wrong "
-        f"(McNemar p = {changed.p_value:.3g})"
-        for name, changed in comparison.changed.items()
-    ]
-    if frequent := comparison.after.confusions.substitutions()[:10]:
-        lines.append("most frequent: " + ", ".join(f"{a}→{b} {n}" for a, b, n in frequent))
+    lines += comparison.sentences.values()
+    for kind in KINDS:
+        pairs = [
+            f"{_edit(a, b)}: {n}{''.join(f' (was {was})' for was in before)}"
+            for a, b, n, before in comparison.edits(kind)[:10]
+        ]
+        lines += [f"most frequent {kind}: {', '.join(pairs)}"] if pairs else []
+    lines += filter(None, [comparison.lists])
     return "\n".join(lines)
 
 

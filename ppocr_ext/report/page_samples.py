@@ -226,10 +226,16 @@ class SampleImages:
         if not image or self.data_dir is None:
             return ""
         self.wanted += 1
-        content = _read_file(self.data_dir / image) or self._read_lmdb(image, self.data_dir)
+        content = self.content(image)
         png = _png(content) if content else ""
         self.found += bool(png)
         return png
+
+    def content(self, image: str) -> bytes | None:
+        """Return the file of an image, or its entry in an LMDB; None if it cannot be read."""
+        if self.data_dir is None:
+            return None
+        return _read_file(self.data_dir / image) or self._read_lmdb(image, self.data_dir)
 
     def _read_lmdb(self, image: str, data_dir: Path) -> bytes | None:
         if (name := _IN_LMDB.fullmatch(image)) is None:

@@ -26,6 +26,7 @@ _PLAIN = {
     "anno", "annotation", "annotations", "crops", "data", "dataset", "image", "images", "img", "imgs", "json", "lists",
     "rec", "set", "split", "xml", *LIST_ENDINGS,
 }  # fmt: skip
+_CROP = re.compile(r"(.+)_crop_\d+\.\w+")
 IN_DOUBT = "?"  # in place of a split
 
 
@@ -37,6 +38,12 @@ def ending(path: str) -> str:
 def stem(path: str) -> str:
     """Return the file name of a path without its ending."""
     return splitext(path.rpartition("/")[2])[0]
+
+
+def page_of_crop(path: str) -> str:
+    """Return ``a/page`` for ``a/page_crop_3.jpg``, as PPOCRLabel names what it cuts from a page; empty for others."""
+    crop = _CROP.fullmatch(path) if "_crop_" in path else None
+    return crop[1] if crop else ""
 
 
 def split_named(name: str) -> tuple[str, tuple[str, ...]]:

@@ -16,7 +16,7 @@ from ppocr_ext.limits import MAX_LABEL_LINE_BYTES
 from ppocr_ext.messages import shortened
 from ppocr_ext.sources.line_formats import LINE_FORMATS, Format, lack
 from ppocr_ext.sources.listing import Listing, finder
-from ppocr_ext.sources.names import LIST_ENDINGS, ending, stem
+from ppocr_ext.sources.names import LIST_ENDINGS, ending, page_of_crop, stem
 from ppocr_ext.sources.page_formats import PAGE_FORMATS, corners
 from ppocr_ext.sources.samples import FIXES, Row, Sample, Skipped, Source
 
@@ -35,7 +35,6 @@ _BAD_PATH = re.compile(r"\A\[|[\t\r\n\ud800-\udfff]")
 # the path of an image, whatever ocropus has made of it
 _plain = partial(re.compile(r"\.(bin|dew|nrm|raw)(?=\.\w+$)").sub, "")
 _RESULTS = re.compile(r"(^|/)(res|results?|output|predictions?)/", re.IGNORECASE)
-_CROP = re.compile(r"(.+)_crop_\d+\.\w+")  # as PPOCRLabel names what it cuts from a page
 _EXPORT = "export from PPOCRLabel (Export Recognition Result), CVAT (CVAT for images) or Label Studio (JSON)"
 _LINES = "export images of lines with NAME.gt.txt, as eScriptorium does"
 _UNSUPPORTED = {  # of the path of a file, or of its beginning: what it is, and what to do
@@ -238,8 +237,7 @@ def _entry(
         return Skipped(str(issue.lastgroup) if issue else "bad_path", row.place, repr(row.text[:60]), image)
     split = row.split or split or listing.split_of(image.rpartition("/")[0])
     if row.box is None:
-        crop = _CROP.fullmatch(image) if "_crop_" in image else None
-        return Sample(image, row.text, row.place, split, crop[1] if crop else "")
+        return Sample(image, row.text, row.place, split, page_of_crop(image))
     try:
         box, is_moved = corners(row.box)
     except (KeyError, TypeError, ValueError):
@@ -297,7 +295,7 @@ def _select(listing: Listing, usable: list[_Reading], notes: list[str]) -> list[
             or (
                 reading.format == "ppocrlabel"
                 and selection
-                and _CROP.fullmatch(selection[0].samples[0].image)
+                and page_of_crop(selection[0].samples[0].image)
                 and "its boxes are cut out. `--format ppocrlabel` reads the pages"
             )
         )

@@ -13,7 +13,7 @@ from tiny_runs import tiny_config
 from ppocr_ext.characters.center_table import read_centers
 from ppocr_ext.cli.main import main
 from ppocr_ext.config import load
-from ppocr_ext.evaluation.predictions import align, read_predictions
+from ppocr_ext.evaluation.predictions import read_predictions
 from ppocr_ext.io.resources import config_path
 from ppocr_ext.loop.session import train
 
@@ -83,8 +83,5 @@ def test_the_commands_of_the_guide(tmp_path, monkeypatch, capsys):
     lost, won = said["lines"]["only_before_correct"], said["lines"]["only_after_correct"]
     assert won - lost == sum(line.correct for line in after) - sum(line.correct for line in before)
     assert said["after"]["look_alike_error"]["of"] == said["before"]["look_alike_error"]["of"] > 0
-    pairs = (pair for line in after for pair in align(line.label, line.text))
-    confused = any(
-        one and other and one != other for one, other in pairs
-    )  # the page shows lines of these alone
-    assert ("<img" in Path("confusions.html").read_text()) is confused
+    wrong = not all(line.correct for line in (*before, *after))  # the page shows lines that are, or were
+    assert ("<img" in Path("confusions.html").read_text()) is wrong

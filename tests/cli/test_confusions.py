@@ -42,7 +42,9 @@ def test_before_and_after(files: Path, capsys: pytest.CaptureFixture[str]) -> No
     found = json.loads((files / "out.json").read_text())
     assert found["after"]["accuracy"]["value"] == pytest.approx(3 / 5)
     assert found["before"]["accuracy"]["value"] == pytest.approx(2 / 5)
-    assert found["lines"] == {"only_before_correct": 1, "only_after_correct": 2, "mcnemar_p": 1.0}
+    lines = found["lines"]
+    assert (lines["only_before_correct"], lines["only_after_correct"], lines["p_value"]) == (1, 2, 1.0)
+    assert lines["verdict"] == "" and lines["gain"] == pytest.approx(0.2) and lines["pages"] == 0
     pairs = (files / "out_pairs.tsv").read_text().splitlines()
     assert pairs == [
         "character\tread_as\tcount\tbefore",
@@ -51,15 +53,92 @@ def test_before_and_after(files: Path, capsys: pytest.CaptureFixture[str]) -> No
         "0\tO\t0\t1",
         "未\t末\t0\t1",
     ]
-    assert found["look_alikes"] == {"only_before_correct": 1, "only_after_correct": 2, "mcnemar_p": 1.0}
-    assert "\nlines: 2 became right, 1 became wrong" in said
-    assert "\nlook-alikes: 2 became right, 1 became wrong" in said
+    assert (found["look_alikes"]["only_before_correct"], found["look_alikes"]["only_after_correct"]) == (1, 2)
+    assert "\n2 newly right, 1 newly wrong of 5 lines: " in said
+    assert " look-alikes: no difference shown, p = 1 (McNemar's exact test)\n" in said
+    assert (files / "out_lines.tsv").read_text().splitlines() == [
+        "change\timage\tlabel\tbefore\tprediction",
+        "newly wrong\t4.png\t来日\t来日\t来曰",
+        "newly right\t0.png\t未来\t末来\t未来",
+        "newly right\t3.png\tO0\tOO\tO0",
+    ]
     page = (files / "out.html").read_text()
-    assert page.count("data:image/png;base64,") == 2
+    assert page.count("data:image/png;base64,") == 5  # of 3 changed lines and of 2 pairs
+    assert page.index("2 newly right, 1 newly wrong of 5 lines") < page.index("Newly wrong lines: 1<")
     assert "土 → 士</span>, once" in page and "CJK UNIFIED IDEOGRAPH-571F (U+571F) → " in page
     assert "<dt>before</dt><dd>来日</dd>" in page  # 日 was read, before 曰 was
     characters = (files / "out_characters.tsv").read_text().splitlines()
     assert characters[1].startswith("土\t1\t0\t0\t\t0.0000")
+
+
+def test_what_is_deleted_and_inserted_is_ranked_apart(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = [("1.5 kg", "15kg"), ("2.5", "25"), ("7", "7-"), ("8", "3")]
+    write_predictions(files / "after.tsv", [Prediction("", *each, 0.9) for each in texts])
+    write_predictions(files / "before.tsv", [Prediction("", label, f".{label}", 0.9) for label, _ in texts])
+    assert run(files, "--before", str(files / "before.tsv")) == 0
+    tables = {
+        name: (files / f"out_{name}.tsv").read_text().splitlines()[1:] for name in ("pairs", "deletions")
+    }
+    assert tables == {"pairs": ["8\t3\t1\t0"], "deletions": [".\t\t2\t0", " \t\t1\t0"]}
+    assert (files / "out_insertions.tsv").read_text().splitlines()[1:] == ["\t-\t1\t0", "\t.\t0\t4"]
+    assert json.loads((files / "out.json").read_text())["after"]["deletions"] == [[".", "", 2], [" ", "", 1]]
+    assert "space → nothing: 1 (was 0)" in capsys.readouterr().out
+    assert ". → nothing</span></td>" in (files / "out.html").read_text()
+
+
+def many(files: Path, name: str, wrong: range, image: str = "{}.png") -> str:
+    rows = [Prediction(image.format(n), "1", "7" if n in wrong else "1", 0.9) for n in range(200)]
+    write_predictions(files / name, rows)
+    return str(files / name)
+
+
+def test_one_sentence_says_what_can_be_told(files: Path) -> None:
+    def words(name: str = "lines") -> str:
+        return str(json.loads((files / "out.json").read_text())[name]["in_words"])
+
+    before = many(files, "before.tsv", range(12))
+    many(files, "after.tsv", range(0))
+    assert run(files, "--before", before) == 0
+    assert words() == "12 newly right, 0 newly wrong of 200 lines: better, p = 0.00049 (McNemar's exact test)"
+    assert '<p class="note finished">12 newly right' in (files / "out.html").read_text()
+    many(files, "after.tsv", range(2, 14))
+    assert run(files, "--before", before) == 0
+    assert "; the loss may be up to 2.1 points; to exclude 0.5 points" in words()
+    assert words().endswith("takes about 5,131 lines")
+    both = ("--general", str(files / "after.tsv"), "--general-before", before)
+    assert run(files, *both, "--max-drop", "0.02") == 0
+    assert "to exclude 2 points" in words("general_lines")
+    for pages, expected in ((40, "(40 pages resampled"), (4, "too few pages")):
+        for name, wrong in (("before.tsv", range(12)), ("after.tsv", range(2, 14))):
+            rows = [Prediction(f"p{n % pages}_crop_{n}.png", "1", "17"[n in wrong], 0.9) for n in range(200)]
+            write_predictions(files / name, rows)
+        assert run(files, "--before", before) == 0
+        assert expected in words()
+
+
+def test_images_that_chose_the_checkpoint_are_refused(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (files / "run").mkdir()
+    (files / "val").mkdir()
+    dataset = f"{{name: SimpleDataSet, data_dir: {files / 'val'}, label_file_list: [{files / 'val.txt'}]}}"
+    (files / "run" / "config.yml").write_text(f"Eval: {{dataset: {dataset}}}\n", encoding="utf-8")
+    chosen = ("--run", str(files / "run"))
+    assert run(files, *chosen) == 0 and "val.txt, which cannot be read" in capsys.readouterr().out
+    (files / "val.txt").write_text("2.png\tother\nmine.png\t土地\n", encoding="utf-8")
+    (files / "val" / "2.png").write_bytes(b"another image of that name")
+    assert run(files, *chosen, "--data-dir", str(files)) == 0
+    assert "val.txt (2 images, none of them tested)" in (files / "out.html").read_text()
+    (files / "val" / "mine.png").write_bytes((files / "4.png").read_bytes())
+    assert run(files, *chosen, "--data-dir", str(files)) == 2
+    said = capsys.readouterr().err
+    assert "[images_in_both]" in said and "1 of 5 images" in said and "4.png" in said
+    (files / "val.txt").write_text("2.png\t土地\n", encoding="utf-8")
+    assert run(files, *chosen, "--data-dir", str(files)) == 0  # the contents differ
+    assert run(files, *chosen) == 2  # the same name and label
+    assert run(files, "--run", str(files / "val")) == 2
 
 
 def test_groups_of_look_alikes_are_tabled(files: Path) -> None:

@@ -12,15 +12,14 @@ from error_codes import raises_code
 from ppocr_ext.characters.look_alikes import look_alikes_of
 from ppocr_ext.errors import DataError
 from ppocr_ext.evaluation.predictions import (
-    McNemar,
     Prediction,
-    Rate,
     align,
     characters_in_groups,
     check_same_samples,
     count_confusions,
     errors_by_group,
     look_alike_errors,
+    pages_of,
     read_predictions,
     write_predictions,
 )
@@ -82,11 +81,23 @@ def test_align(label: str, prediction: str, pairs: list[tuple[str, str]]) -> Non
 LINES = [("未来", "末来"), ("未末", "未末"), ("土", "士"), ("未", "末"), ("末", ""), ("来", "来来")]
 
 
+def test_groups_are_of_a_column_or_of_names_of_crops(tmp_path: Path) -> None:
+    write_predictions(tmp_path / "p.tsv", [Prediction(f"a/b_crop_{n}.jpg", "x", "x", 1.0) for n in (0, 12)])
+    assert pages_of(read_predictions(tmp_path / "p.tsv")) == ["a/b", "a/b"]
+    rows = ["image\tlabel\tprediction\tconfidence\tmine\tgroup", "1.png\tx\tx\t1\t\tp", "2.png\tx\tx\t1\t\t"]
+    (tmp_path / "p.tsv").write_text("\n".join(rows), encoding="utf-8")
+    first, second = pages_of(read_predictions(tmp_path / "p.tsv"))
+    assert first == "p" != second
+    assert pages_of([Prediction("1.png", "x", "x", 1.0)]) == []
+
+
 def test_counts() -> None:
     found = count_confusions(LINES)
     assert found.pairs == Counter({("未", "末"): 2, ("土", "士"): 1, ("末", ""): 1, ("", "来"): 1})
     assert found.examples[("未", "末")] == [0, 3]
-    assert found.substitutions() == [("未", "末", 2), ("土", "士", 1)]
+    assert found.ranked("substitutions") == [("未", "末", 2), ("土", "士", 1)]
+    assert found.ranked("deletions") == [("末", "", 1)]
+    assert found.ranked("insertions") == [("", "来", 1)]
     wei = found.characters["未"]
     assert (wei.count, wei.predicted, wei.correct) == (3, 1, 1)
     assert wei.recall == pytest.approx(1 / 3)
@@ -124,22 +135,3 @@ def test_each_character_of_a_group_with_what_it_was_confused_in() -> None:
 
 def test_a_character_in_two_groups_has_the_rivals_of_both() -> None:
     assert look_alikes_of(["l1", "1I"])["1"] == {"l", "I"}
-
-
-def test_wilson_interval_of_a_textbook_example() -> None:
-    low, high = Rate(15, 148).interval  # Newcombe 1998, table I: 0.0624 to 0.1605
-    assert low == pytest.approx(0.0624, abs=5e-5)
-    assert high == pytest.approx(0.1605, abs=5e-5)
-    assert Rate(0, 0).interval == (0.0, 1.0)
-    assert Rate(0, 20).interval[0] == 0.0
-
-
-def test_mcnemar_is_the_exact_binomial_test() -> None:
-    before = [True] * 6 + [False] * 2 + [True] * 10
-    after = [False] * 6 + [True] * 2 + [True] * 10
-    result = McNemar.of(before, after)
-    assert (result.only_before, result.only_after) == (6, 2)
-    expected = 2 * sum(math.comb(8, i) for i in range(3)) / 2**8
-    assert result.p_value == pytest.approx(expected)
-    assert McNemar.of([True], [True]).p_value == 1.0
-    assert McNemar.of([True, False], [False, True]).p_value == 1.0

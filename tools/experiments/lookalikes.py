@@ -43,13 +43,12 @@ from ppocr_ext.characters.look_alikes import read_groups, within  # noqa: E402
 from ppocr_ext.charset import Charset  # noqa: E402
 from ppocr_ext.errors import DataError  # noqa: E402
 from ppocr_ext.evaluation.predictions import (  # noqa: E402
-    McNemar,
     Prediction,
-    Rate,
     characters_in_groups,
     look_alike_errors,
     read_predictions,
 )
+from ppocr_ext.evaluation.uncertainty import Changes, Rate  # noqa: E402
 from ppocr_ext.io.atomic import write_text  # noqa: E402
 from ppocr_ext.io.resources import config_path  # noqa: E402
 from ppocr_ext.synth.dataset_folder import DatasetFolder, make_folder  # noqa: E402
@@ -308,7 +307,7 @@ def to_markdown(results: Results, plain: str) -> str:
     rows = []
     for name, seeds in results.items():
         tuned = name not in (STUDENT, plain)
-        p_values = [McNemar.of(a.rich, b.rich).p_value for a, b in zip(results[plain], seeds, strict=False)]
+        p_values = [Changes.of(a.rich, b.rich).p_value for a, b in zip(results[plain], seeds, strict=False)]
         apart = [statistics.median(seed.separations.values()) for seed in seeds if seed.separations]
         rows.append(
             [

@@ -21,7 +21,8 @@ from benchmarks.table import markdown, mean
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.errors import PPOCRExtError
-from ppocr_ext.evaluation.predictions import McNemar, read_predictions
+from ppocr_ext.evaluation.predictions import read_predictions
+from ppocr_ext.evaluation.uncertainty import Changes
 from ppocr_ext.messages import command_line
 from ppocr_ext.run.logs import set_up_console
 
@@ -111,7 +112,7 @@ def compare(runs: Mapping[str, Sequence[Training]], test: Path, base: str) -> st
         row += [f"{mean(shares, 1)} %", ", ".join(f"{share:.1f}" for share in shares)]
         pairs = list(zip(right[base], right[name], strict=False)) if name != base else []
         row.append(", ".join(f"{100 * (sum(b) / len(b) - sum(a) / len(a)):+.1f}" for a, b in pairs))
-        rows.append([*row, ", ".join(f"{McNemar.of(a, b).p_value:.2g}" for a, b in pairs)])
+        rows.append([*row, ", ".join(f"{Changes.of(a, b).p_value:.2g}" for a, b in pairs)])
     head = ["model", "trained parameters", "steps", "test lines right", "each seed"]
     return markdown([*head, f"against {base}, by seed", "McNemar's p, by seed"], rows)
 

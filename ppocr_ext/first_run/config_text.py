@@ -34,7 +34,9 @@ class Data(NamedTuple):
     labels: Path | None
 
 
-def config_text(plan: Plan, train: Data, val: Data, out: Path, command: str) -> str:
+def config_text(
+    plan: Plan, train: Data, val: Data, out: Path, command: str, general: Mapping[str, Any] | None = None
+) -> str:
     """Return the config as YAML.
 
     Args:
@@ -43,6 +45,7 @@ def config_text(plan: Plan, train: Data, val: Data, out: Path, command: str) -> 
         val: the samples of ``Eval``.
         out: the folder of the config.
         command: that made it, for the first line.
+        general: the section ``Eval.general``; None for a training that has nothing to keep.
     """
     base = plan.base
     rows = [
@@ -72,7 +75,12 @@ def config_text(plan: Plan, train: Data, val: Data, out: Path, command: str) -> 
             start = f"{section}.{name}."
             reasons = "; ".join(row.why for row in rows if row.why and f"{row.key}.".startswith(start))
             lines.append(f"  {name}: {_inline(value)}{f'   {_comment(reasons)}' if reasons else ''}")
-    return "\n".join([*lines, "Eval:", f"  dataset: !replace {_inline(_dataset(plan, 'Eval', val))}", ""])
+    lines += ["Eval:", f"  dataset: !replace {_inline(_dataset(plan, 'Eval', val))}"]
+    if general is not None:
+        lines.append(
+            f"  general: {_inline(general)}   {_comment('what must still be read: docs/training.md')}"
+        )
+    return "\n".join([*lines, ""])
 
 
 def _comment(text: str) -> str:

@@ -120,7 +120,7 @@ def result_lines(inspection: Inspection, files: Files, trial: Trial) -> Iterator
     if "general" in numbers:
         part = _part(numbers["general_samples"], files.counts["general"])
         samples = f"{numbers['general_samples']:,} samples{part}"
-        yield f"  and {numbers['general']:.2%} of {out / 'general.txt'} ({samples}): read it again after the training"
+        yield f"  and {numbers['general']:.2%} of {out / 'general.txt'} ({samples}), which Eval.general keeps"
     if trial.doubtful:
         judged = numbers["judged"]
         part = _part(judged, files.counts["train"] + files.counts["val"])
@@ -149,7 +149,7 @@ def next_commands(inspection: Inspection, files: Files) -> list[str]:
         command_line("train", "-c", out / CONFIG),
         command_line("predict", run, *images(files.val), "--bad-cases", "--sheet", "worst.png"),
     ]
-    if files.general is not None:
+    if files.general is not None and inspection.plan.base.weights is None:  # else the run reads it
         commands.append(command_line("predict", run, *images(files.general), "--output", "general.tsv"))
     return [*commands, command_line("export", run, "--output", "model")]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from paddle import nn
 
@@ -11,8 +10,6 @@ from ppocr_ext.config import Config
 from ppocr_ext.run.context import RunContext, RunOptions
 from ppocr_ext.run.loader import Loader
 from ppocr_ext.run.loader_setup import open_data
-from ppocr_ext.run.model_setup import load_model_weights
-from ppocr_ext.run.run import build_network
 from ppocr_ext.run.team import Team
 
 SECTION = "Eval.general"
@@ -43,16 +40,3 @@ def open_general(context: RunContext, model: nn.Layer) -> Loader:
         team=Team(),
     )
     return open_data(alone, model).eval_loader
-
-
-def start_weights(context: RunContext) -> dict[str, Any]:
-    """Return the weights that a training begins with, as tensors by name; they are loaded again.
-
-    Parameters that the weights lack have random values.
-
-    Raises:
-        WeightsError: as at the start of the training.
-    """
-    network = build_network(context.components, context.charset, ())
-    load_model_weights(network, replace(context, checkpoint=None), needed=None)
-    return dict(network.state_dict())

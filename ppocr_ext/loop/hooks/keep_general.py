@@ -5,22 +5,25 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import paddle
 
-from ppocr_ext.checkpoint.contents import BEST
+from ppocr_ext.checkpoint.checkpoints import Checkpoint, TrainState
+from ppocr_ext.checkpoint.contents import BEST, write_weights
+from ppocr_ext.checkpoint.files import remove_checkpoints
 from ppocr_ext.checkpoint.weights import put_back
 from ppocr_ext.evaluation.blend import BlendPoint, best_blend, blended, search_blend
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.loop.adapter import evaluate_now
 from ppocr_ext.loop.events import Hook, Position
 from ppocr_ext.messages import LOG
-from ppocr_ext.run.general import SECTION, open_general, start_weights
+from ppocr_ext.run.general import SECTION, open_general
 from ppocr_ext.run.run import Run
 
 GENERAL, DROP = "general_acc", "general_drop"  # in the metrics of an evaluation
-GENERAL_FILE = "general.json"
+GENERAL_FILE, BEFORE = "general.json", "before_training"  # in the run folder; the second is a checkpoint
 _LITTLE = 0.5  # general accuracy before the training
 _CHANCE = math.log(0.05)  # that a loss shows in no line
 _ROUNDING = 1e-9
@@ -49,6 +52,7 @@ class KeepGeneral(Hook):
             for name, tensor in run.network.state_dict().items()
             if tensor.is_floating_point() and name.partition(".")[0] not in run.frozen
         }
+        self._weights_before = self._begin(position)
         state = run.hook_states.get(type(self).__name__)
         self._before = float(state["before"]) if state else self._read_before()
         lines = len(self._loader.dataset)
@@ -66,6 +70,19 @@ class KeepGeneral(Hook):
                 100 * self._max_drop,
             )
 
+    def _begin(self, position: Position) -> dict[str, Any]:
+        """Return the weights before the training; they are in the run folder, since a resumed run needs them too."""
+        own = self._run.folder / BEFORE
+        resumed = self._run.checkpoint
+        if resumed is None or position.global_step == 0:
+            remove_checkpoints(own.parent, [BEFORE])
+            weights = {name: tensor.astype("float32").numpy() for name, tensor in self._tensors.items()}
+        else:
+            weights = Checkpoint(resumed.prefix.with_name(BEFORE)).weights()
+        if not Path(f"{own}.pdparams").is_file():
+            write_weights(own, weights, TrainState(charset_digest=self._run.charset.digest))
+        return {name: paddle.to_tensor(value) for name, value in weights.items()}
+
     def state(self) -> Mapping[str, Any]:
         return {"before": self._before}
 
@@ -81,7 +98,7 @@ class KeepGeneral(Hook):
     def on_trained(self) -> None:
         """Choose among the weights between those before the training and the last ones, and write what was read."""
         last = {name: tensor.clone() for name, tensor in self._tensors.items()}
-        before = self._weights_before()
+        before = self._weights_before
         metrics: dict[float, dict[str, float]] = {}
 
         def read(share: float) -> BlendPoint:
@@ -113,14 +130,10 @@ class KeepGeneral(Hook):
             )
             self.loop.request_stop(reason, status="not_kept")
 
-    def _weights_before(self) -> dict[str, Any]:
-        weights = start_weights(self._run)
-        return {name: weights[name] for name in self._tensors}
-
     @paddle.no_grad()
     def _read_before(self) -> float:
         now = {name: tensor.clone() for name, tensor in self._tensors.items()}
-        put_back(self._weights_before(), self._tensors)
+        put_back(self._weights_before, self._tensors)
         general = self._general()
         put_back(now, self._tensors)
         return general

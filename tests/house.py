@@ -1,6 +1,7 @@
 """Measure the code: size, import circles, and tests that assert wording alone.
 
-`python tests/house.py` prints the table; `python tests/house.py --list` also names what it counted.
+`python tests/house.py` prints the table; `python tests/house.py --list` also names what it counted, and `--rooms`
+prints the sizes of each room.
 tests/test_house.py sets the limits.
 """
 
@@ -277,10 +278,29 @@ def table() -> dict[str, str]:
     }
 
 
+def rooms() -> dict[str, tuple[int, int]]:
+    """Return the working statements and tokens of each room: each folder or file below the package, and each file."""
+    sizes: dict[str, tuple[int, int]] = {}
+    for name, tree in modules().items():
+        count = (working_statements(tree), tokens(tree))
+        parts = name.split(".")[1:] or ["__init__"]
+        for room in dict.fromkeys((parts[0], "/".join(parts))):
+            before = sizes.get(room, (0, 0))
+            sizes[room] = (before[0] + count[0], before[1] + count[1])
+    return sizes
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--list", action="store_true", help="name circles and tests too")
+    parser.add_argument(
+        "--rooms", action="store_true", help="print working statements and tokens of each room"
+    )
     args = parser.parse_args()
+    if args.rooms:
+        for name, (count, words) in sorted(rooms().items()):
+            print(f"{name:50}{count:>10,}{words:>14,}")
+        return
     for name, value in table().items():
         print(f"{name:50}{value:>14}")
     if args.list:

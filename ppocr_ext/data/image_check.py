@@ -61,6 +61,17 @@ class ImageFolder:
         """
         return read_at_most(self.path(name), most_image_bytes(self._max_pixels))
 
+    def content(self, name: str) -> bytes | SampleIssue:
+        """Return the content of an image, which is opened once, or why it cannot be used; it is not decoded."""
+        path = self.path(name)
+        if (issue := self._outside(path)) is not None:
+            return issue
+        try:
+            content = self.read(name)
+        except (OSError, ValueError) as error:
+            return _unreadable(path, error)
+        return content or SampleIssue("broken_image", f"{path} is empty")
+
     def is_whole(self, name: str) -> bool:
         """Return True if the header shows that an image is allowed and whole. If False, :meth:`issue` decides."""
         path = name if name.startswith("/") else self._start + name
@@ -150,11 +161,16 @@ def image_issue(path: str, check: ImageCheck, max_pixels: int = MAX_IMAGE_PIXELS
             return _issue(path, size, (head, tail), read, whole, check, max_pixels)
         finally:
             os.close(handle)
-    except (FileNotFoundError, NotADirectoryError):
+    except (OSError, ValueError) as error:
+        return _unreadable(path, error)
+
+
+def _unreadable(path: str, error: OSError | ValueError) -> SampleIssue:
+    """Return the issue of a file that cannot be opened; a ValueError is about a null byte in the path."""
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
         return SampleIssue("missing_image", f"there is no file {path}")
-    except (OSError, ValueError) as error:  # ValueError: a null byte in the path
-        reason = getattr(error, "strerror", None) or error
-        return SampleIssue("broken_image", f"{path} cannot be read: {reason}")
+    reason = getattr(error, "strerror", None) or error
+    return SampleIssue("broken_image", f"{path} cannot be read: {reason}")
 
 
 def content_issue(

@@ -6,19 +6,17 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 from tqdm import tqdm
 
 from ppocr_ext.checkpoint.official_weights import OfficialWeights
 from ppocr_ext.checkpoint.weight_sources import ReleasedSource
 from ppocr_ext.data.label_file import read_label_file
-from ppocr_ext.data.sample_rules import SampleIssue, frames_needed
+from ppocr_ext.data.sample_rules import frames_needed
 from ppocr_ext.errors import DataError, MissingPackageError
 from ppocr_ext.evaluation.predictions import Rate
 from ppocr_ext.first_run.bases import (
@@ -32,17 +30,16 @@ from ppocr_ext.first_run.bases import (
 from ppocr_ext.first_run.decisions import Facts, Plan, decide
 from ppocr_ext.first_run.split import Split, split_samples
 from ppocr_ext.messages import shortened
-from ppocr_ext.recognition.images import read_image
 from ppocr_ext.recognition.recognizer import Recognizer
-from ppocr_ext.sources.page_formats import crop
 from ppocr_ext.sources.recognise import recognise, unlabelled
 from ppocr_ext.sources.samples import FIXES, Sample, Source
 from ppocr_ext.survey.findings import Finding, Tally
-from ppocr_ext.survey.images import MOST, ImageReport, folder_reader, survey_images
+from ppocr_ext.survey.images import MOST, ImageReader, ImageReport, survey_images
 from ppocr_ext.survey.texts import TextReport, TextSurvey
 from ppocr_ext.synth.lines import LineSource, LineSplit, LineStyle, RandomTexts, find_fonts
 from ppocr_ext.text_direction import VISUAL, turned
 
+KEPT = 40  # the first samples, whose images are read once for all that is shown of them
 _READ = 100  # samples that a released model reads
 DRAWABLE = 1_000  # characters that are drawn; of more, the first
 
@@ -64,6 +61,7 @@ class Inspection:
         reads: what the first of them reads of the samples, if it is a released model on this machine.
         plan: what the config gets.
         notes: what a user should know besides that, a sentence each.
+        read: reads the images; those of the first samples stay in memory.
     """
 
     source: Source
@@ -78,6 +76,7 @@ class Inspection:
     reads: Rate | None
     plan: Plan
     notes: Sequence[str]
+    read: ImageReader
 
     def lines(self, characters: Iterable[str]) -> LineSource:
         """Return what draws lines of these characters; see :func:`line_source`."""
@@ -117,11 +116,6 @@ def inspect_data(data: str | Path, out: str | Path = "my", **options: Any) -> In
     return inspect_source(source, Path(out), **options)
 
 
-def samples_of(source: Source) -> Iterator[Sample]:
-    """Yield the samples of a source, in their order."""
-    return (entry for entry in source.read() if isinstance(entry, Sample))
-
-
 def inspect_source(
     source: Source,
     out: Path,
@@ -156,16 +150,17 @@ def inspect_source(
     network = _named_base(base, distill, out, trust_model)
     if characters is not None:
         source = source.without("unknown_char", lambda sample: not set(sample.text) <= set(characters))
-        if next(samples_of(source), None) is None:
+        if next(source.samples(), None) is None:
             raise DataError(
                 "--characters: no label has only these. Fix: name the characters that the labels have.",
                 code="no_characters",
             )
     texts, lengths, frames, skipped = _look_at_labels(source)
-    images = _look_at_images(source, texts.samples, seed)
+    read = _reader(source, texts.samples)
+    images = _look_at_images(source, texts.samples, read, seed)
     if images.unusable:  # before the split and the plan, which count samples
         source = source.without("broken_image", lambda sample: sample.image in images.unusable)
-    split = split_samples(samples_of(source), seed, redo=redo_split, test=test, copies=images.copies)
+    split = split_samples(source.samples(), seed, redo=redo_split, test=test, copies=images.copies)
     wanted = Counter(texts.characters)
     if general is not None:
         for line in read_label_file(general):
@@ -182,8 +177,10 @@ def inspect_source(
     plan = decide(facts, network, out, characters, can_draw=not notes)
     notes += _split_notes(source, split, plan)
     skipped += _unlabelled(source)
-    reads = _rate_of(covers[0].source, source, texts) if covers else None
-    return Inspection(source, out, seed, general, skipped, texts, images, split, covers, reads, plan, notes)
+    reads = _rate_of(covers[0].source, source, texts, read) if covers else None
+    return Inspection(
+        source, out, seed, general, skipped, texts, images, split, covers, reads, plan, notes, read
+    )
 
 
 def _named_base(
@@ -205,10 +202,17 @@ def _best_base(covers: Sequence[Cover], out: Path) -> Base:
     return open_base(here.name, out) if here is not None and is_ours else small_base()
 
 
-def _look_at_images(source: Source, total: int, seed: int) -> ImageReport:
+def _reader(source: Source, total: int) -> ImageReader:
+    """Return what reads the images, and keeps those of the first samples and of some that are taken evenly."""
+    every = math.ceil(total / _READ)
+    numbered = enumerate(source.samples())
+    return ImageReader(source.root, [each for at, each in numbered if at < KEPT or at % every == 0])
+
+
+def _look_at_images(source: Source, total: int, read: ImageReader, seed: int) -> ImageReport:
     """Look at the images of a source, with a progress bar."""
     with tqdm(total=min(total, MOST), desc="images", unit=" images", disable=None, leave=False) as bar:
-        return survey_images(samples_of(source), total, SampleReader(source), seed=seed, progress=bar.update)
+        return survey_images(source.samples(), total, read, seed=seed, progress=bar.update)
 
 
 def _split_notes(source: Source, split: Split, plan: Plan) -> Iterator[str]:
@@ -218,7 +222,7 @@ def _split_notes(source: Source, split: Split, plan: Plan) -> Iterator[str]:
     lacking = split.lacking.difference(plan.base.charset.characters if plan.base.charset else ())
     if not lacking or plan.drawn:  # drawn lines have all characters
         return
-    of_val = [sample for sample, code in zip(samples_of(source), split.codes, strict=True) if code == 1]
+    of_val = [sample for sample, code in zip(source.samples(), split.codes, strict=True) if code == 1]
     unread = sum(not lacking.isdisjoint(sample.text) for sample in of_val)
     yield (
         f"{unread:,} of {len(of_val):,} samples of val have characters that train lacks "
@@ -227,7 +231,9 @@ def _split_notes(source: Source, split: Split, plan: Plan) -> Iterator[str]:
     )
 
 
-def _rate_of(released: OfficialWeights | ReleasedSource, source: Source, found: TextReport) -> Rate | None:
+def _rate_of(
+    released: OfficialWeights | ReleasedSource, source: Source, found: TextReport, read: ImageReader
+) -> Rate | None:
     """Return what a released model reads of some samples, evenly taken; None for other or unknown models."""
     if not isinstance(released, ReleasedSource) or not released.model.is_known:
         return None
@@ -235,9 +241,8 @@ def _rate_of(released: OfficialWeights | ReleasedSource, source: Source, found: 
         recognizer = Recognizer(released.model)
     except MissingPackageError:  # of the library that runs it, which a training does not need
         return None
-    reader = SampleReader(source)
-    chosen = islice(samples_of(source), 0, None, math.ceil(found.samples / _READ))
-    pairs = [(sample.text, content) for sample in chosen if isinstance(content := reader(sample), bytes)]
+    chosen = islice(source.samples(), 0, None, math.ceil(found.samples / _READ))
+    pairs = [(each.text, image) for each in chosen if isinstance(image := read(each), bytes)]
     texts = recognizer.read(tqdm([image for _, image in pairs], released.value, disable=None, leave=False))
     as_read = turned if found.order == VISUAL else str
     labels = [as_read(label).replace(" ", "") for label, _ in pairs]
@@ -286,33 +291,6 @@ def _unlabelled(source: Source) -> Iterator[Finding]:
         yield Finding(
             "unlabelled", "note", count, count / total, examples, what, "Label them, or leave them out."
         )
-
-
-class SampleReader:
-    """Read the encoded image of a sample: a file, an entry of an LMDB, or a part of a page, which becomes a PNG.
-
-    Attributes:
-        cuts: the images of the samples are no files of their own.
-        turned: parts of pages that were turned, as PaddleOCR turns them.
-    """
-
-    def __init__(self, source: Source) -> None:
-        first = next(samples_of(source), None)
-        self.cuts = first is not None and (first.box is not None or source.format == "lmdb")
-        self.turned = 0
-        self._read = folder_reader(source.root)
-        self._page = lru_cache(maxsize=4)(lambda name: read_image(source.root / name))
-
-    def __call__(self, sample: Sample) -> bytes | SampleIssue:
-        """Return the image, or why it cannot be used."""
-        if sample.box is None:
-            return self._read(sample)
-        try:
-            pixels, turned = crop(self._page(sample.image), sample.box, may_turn=len(sample.text) > 1)
-        except (DataError, ValueError) as error:
-            return SampleIssue("broken_image", str(error))
-        self.turned += turned
-        return bytes(cv2.imencode(".png", pixels)[1])
 
 
 def line_source(characters: Iterable[str], lengths: Sequence[float], seed: int) -> LineSource:

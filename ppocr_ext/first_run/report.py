@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ppocr_ext.evaluation.predictions import Rate
 from ppocr_ext.first_run.config_text import RUN, Data
 from ppocr_ext.first_run.decisions import Decision, Plan
-from ppocr_ext.first_run.inspect import Inspection, samples_of
+from ppocr_ext.first_run.inspect import Inspection
 from ppocr_ext.first_run.split import OWN_SPLIT
 from ppocr_ext.first_run.writing import CONFIG, JUDGED, Files
 from ppocr_ext.messages import command_line, shortened
@@ -29,7 +29,7 @@ _CHARACTERS = 200  # on the page
 def source_lines(source: Source) -> Iterator[str]:
     """Yield which format was recognised, and the first samples."""
     yield f"recognised: {source.format} ({shortened(source.files, _SHOWN) or 'no label file'})"
-    for sample, _ in zip(samples_of(source), range(_SHOWN), strict=False):
+    for sample, _ in zip(source.samples(), range(_SHOWN), strict=False):
         yield f"  {sample.image}  ->  {sample.text!r}  ({sample.place})"
     yield from (f"note: {note}" for note in source.notes)
 

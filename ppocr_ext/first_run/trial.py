@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from os.path import normpath
@@ -28,7 +28,7 @@ from ppocr_ext.evaluation.evaluate import Evaluation, evaluate
 from ppocr_ext.evaluation.predictions import Prediction, to_tsv
 from ppocr_ext.first_run.config_text import Data
 from ppocr_ext.first_run.decisions import DICTIONARY, Plan
-from ppocr_ext.first_run.inspect import Inspection, SampleReader, samples_of
+from ppocr_ext.first_run.inspect import Inspection
 from ppocr_ext.first_run.writing import CONFIG, JUDGED, Files, write_config
 from ppocr_ext.host import open_host
 from ppocr_ext.io.atomic import atomic_writer, scratch_folder, write_text
@@ -140,12 +140,9 @@ def try_steps(inspection: Inspection, host: str | None = None) -> tuple[Plan, fl
 def _write_some(inspection: Inspection, folder: Path) -> Config:
     """Write the config of a plan with the first samples; return it."""
     base = inspection.plan.base
-    reader = SampleReader(inspection.source)
-    short = (each for each in samples_of(inspection.source) if len(each.text) <= inspection.plan.longest)
-    contents = ((sample.text, reader(sample)) for sample in short)
-    usable = ((text, content) for text, content in contents if isinstance(content, bytes))
+    short = (sample for sample in _usable(inspection) if len(sample[0]) <= inspection.plan.longest)
     rows = []
-    for number, (text, content) in enumerate(islice(usable, _TRIED)):
+    for number, (text, content) in enumerate(islice(short, _TRIED)):
         (folder / f"{number}.png").write_bytes(content)
         rows.append((f"{number}.png", text))
     write_label_file(folder / "some.txt", rows)
@@ -157,6 +154,14 @@ def _write_some(inspection: Inspection, folder: Path) -> Config:
     config = load(folder / CONFIG)
     new = {} if inspection.plan.dictionary is None else {DICTIONARY: str(folder / "dict.txt")}
     return config.with_values(new)
+
+
+def _usable(inspection: Inspection) -> Iterator[tuple[str, bytes]]:
+    """Yield the text and the encoded image of each sample whose image can be read."""
+    for sample in inspection.source.samples():
+        content = inspection.read(sample)
+        if isinstance(content, bytes):
+            yield sample.text, content
 
 
 def _read(
@@ -339,11 +344,8 @@ def _look(config: Config, inspection: Inspection, host: str | None) -> bytes:
     of_train = (each.thaw() for each in whole.at("Train.dataset.transforms"))
     # RecConAug joins samples
     random = [each for each in of_train if kind_of(next(iter(each))) == "random" and "RecConAug" not in each]
-    reader = SampleReader(inspection.source)
     pictures = []
-    contents = ((sample.text, reader(sample)) for sample in samples_of(inspection.source))
-    usable = ((text, content) for text, content in contents if isinstance(content, bytes))
-    for number, (text, content) in enumerate(islice(usable, _LOOKED_AT)):
+    for number, (text, content) in enumerate(islice(_usable(inspection), _LOOKED_AT)):
         for drawing in range(1 + (_LOOKS if random else 0)):
             with generators_seeded(inspection.seed, number, drawing):
                 steps = [*decode, *(random if drawing else ()), *resize]

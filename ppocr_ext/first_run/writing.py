@@ -20,13 +20,14 @@ from ppocr_ext.data.sample_rules import SampleIssue
 from ppocr_ext.errors import DataError
 from ppocr_ext.first_run.config_text import NETWORK, Data, config_text, sections_text
 from ppocr_ext.first_run.decisions import Plan
-from ppocr_ext.first_run.inspect import DRAWABLE, Inspection, SampleReader, samples_of
+from ppocr_ext.first_run.inspect import DRAWABLE, Inspection
 from ppocr_ext.first_run.split import OWN_SPLIT
 from ppocr_ext.io.atomic import atomic_writer, write_text
 from ppocr_ext.io.resources import shown_path
 from ppocr_ext.limits import usable_cores
 from ppocr_ext.sources.listing import RECORD
-from ppocr_ext.sources.samples import SPLITS
+from ppocr_ext.sources.samples import SPLITS, Source
+from ppocr_ext.survey.images import ImageReader
 from ppocr_ext.synth.dataset_folder import DatasetFolder, make_folder
 from ppocr_ext.synth.lines import LineSource
 
@@ -98,13 +99,13 @@ def write_first_run(inspection: Inspection, command: str) -> Files:
         train, val = (Data(folder, None) for folder in lmdbs)
         counts = Counter(inspection.split.counts())
     else:
-        reader = SampleReader(inspection.source)
-        root = _root(inspection, reader.cuts)
+        read = ImageReader(inspection.source.root) if _has_parts(inspection.source) else None
+        root = _root(inspection, read is not None)
         train, val = (Data(root, out / f"{name}.txt") for name in ("train", "val"))
-        counts = _write_lists(inspection, reader, root, left_out)
-        if reader.turned:
+        counts = _write_lists(inspection, read, root, left_out)
+        if read is not None and read.turned:
             notes.append(
-                f"{reader.turned:,} crops at least 1.5 times as high as wide are turned, as PaddleOCR does."
+                f"{read.turned:,} crops at least 1.5 times as high as wide are turned, as PaddleOCR does."
             )
     if not counts["train"] or not counts["val"]:
         raise DataError(
@@ -166,9 +167,15 @@ def _own_lmdbs(inspection: Inspection) -> tuple[Path, Path] | None:
     own = source.format == "lmdb" and inspection.split.by == OWN_SPLIT
     if not own or not has_all or plan.drawn or sampler_scales(plan.base.config, "Train"):
         return None
-    splits = {sample.image.rpartition("#")[0]: sample.split for sample in samples_of(source)}
+    splits = {sample.image.rpartition("#")[0]: sample.split for sample in source.samples()}
     train, val = ([each for each in splits if splits[each] == split] for split in ("train", "val"))
     return (source.root / train[0], source.root / val[0]) if len(train) == len(val) == 1 else None
+
+
+def _has_parts(source: Source) -> bool:
+    """Return True if the images of the samples are no files of their own, but parts of pages or records of LMDBs."""
+    first = next(source.samples(), None)
+    return first is not None and (first.box is not None or source.format == "lmdb")
 
 
 def _root(inspection: Inspection, cuts: bool) -> Path:
@@ -180,34 +187,34 @@ def _root(inspection: Inspection, cuts: bool) -> Path:
 
 
 def _write_lists(
-    inspection: Inspection, reader: SampleReader, root: Path, left_out: Counter[str]
+    inspection: Inspection, read: ImageReader | None, root: Path, left_out: Counter[str]
 ) -> Counter[str]:
     """Write the label file of each part, and images that are no files of their own; return the lines by part.
 
     Args:
         inspection: what was decided.
-        reader: reads the images of the samples.
+        read: reads the images of the samples, which are written as files; None: they are files.
         root: the folder that paths start from.
         left_out: counts the samples that are in no list, by reason.
     """
     counts: Counter[str] = Counter()
     begin = _begin(inspection.source.root, root)
     codes = inspection.split.codes.tolist()
-    bar = tqdm(samples_of(inspection.source), "lists", len(codes), unit=" samples", disable=None, leave=False)
+    bar = tqdm(inspection.source.samples(), "lists", len(codes), unit=" samples", disable=None, leave=False)
     with ExitStack() as stack:
         streams = {
             code: stack.enter_context(atomic_writer(inspection.out / f"{SPLITS[code]}.txt"))
             for code in sorted(set(codes))
         }
         for number, (sample, code) in enumerate(zip(bar, codes, strict=True)):
-            content = reader(sample) if reader.cuts else b""
+            content = b"" if read is None else read(sample)
             name = f"{begin}{sample.image}"
             if len(sample.text) > inspection.plan.longest:
                 left_out["too_long"] += 1
             elif isinstance(content, SampleIssue):
                 left_out["broken_image"] += 1
             else:
-                if reader.cuts:
+                if read is not None:
                     stem = PurePosixPath(sample.image.replace("#", "_")).with_suffix("")
                     name = f"crops/{stem}_{number}.png"
                     with atomic_writer(inspection.out / name, sync=False) as stream:

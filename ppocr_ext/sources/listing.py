@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import csv
+import errno
 import io
 import os
 import re
@@ -15,10 +16,11 @@ from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path, PurePosixPath
 from posixpath import dirname, getsize, isfile, islink, join, normpath, realpath, relpath
+from typing import Any, BinaryIO
 from xml.etree import ElementTree
 
 from ppocr_ext.errors import DataError
-from ppocr_ext.limits import MAX_RECORD_BYTES, MAX_TEXT_BYTES, open_regular, read_at_most
+from ppocr_ext.limits import MAX_RECORD_BYTES, MAX_TEXT_BYTES, open_regular
 from ppocr_ext.sources.names import IMAGE_ENDINGS, IN_DOUBT, LIST_ENDINGS, ending, split_in, splits_of, stem
 
 RECORD = "init.json"  # tells a folder that `init` wrote; what it drew or cut is no data
@@ -68,7 +70,7 @@ class Listing:
         guesses: label file → an image of a line that was taken, although there is a larger one of the same name.
         encodings: of the text files that have been read.
         most: label files of a kind that are looked at.
-        choices: format → what it has decided for the whole folder.
+        choices: format → what it has decided for the whole folder, and what it has read for that.
 
     Raises:
         DataError: ``root`` is not a folder, or one of ``labels`` is not in it.
@@ -89,7 +91,9 @@ class Listing:
         self.by_user = bool(labels)
         self.guesses: dict[str, str] = {}
         self.encodings: dict[str, str] = {}
-        self.choices: dict[str, str] = {}
+        self.choices: dict[str, Any] = {}
+        self._heads: dict[str, str] = {}
+        self._short: dict[str, bytes] = {}  # the content of files that their heads show whole
         self.most = max(_MOST_FILES, len(labels))
         self._asks_for_split = ask_for_split
 
@@ -202,7 +206,8 @@ class Listing:
     def _encoding_beside(self) -> str:
         """The encoding of the text files beside images, as of one text: some are too short to tell it alone."""
         files = self.beside("txt")[:_MOST_FILES]
-        return _encoding(lambda: chain(*(_blocks(self.root / file) for file in files)))
+        heads = [self._short[file] for file in files if self.head(file) and file in self._short]
+        return _encoding(lambda: iter(heads))
 
     def nearest(self, options: Sequence[str], path: str, file: str) -> str | None:
         """Return the one of several images of the same name that a label file means; None if that is not clear.
@@ -248,27 +253,38 @@ class Listing:
 
     def head(self, file: str) -> str:
         """Return the first characters of a file; empty if it cannot be read."""
-        block = b""
-        with suppress(OSError), open_regular(self.root / file) as stream:
-            block = stream.read(_HEAD)
-        return block.decode(_encoding(lambda: iter([block])), "ignore").lstrip("\ufeff").replace("\0", "")
+        if file not in self._heads:
+            block = b""
+            with suppress(OSError), open_regular(self.root / file) as stream:
+                block = stream.read(_HEAD)
+                if len(block) < _HEAD:
+                    self._short[file] = block
+            text = block.decode(_encoding(lambda: iter([block])), "ignore")
+            self._heads[file] = text.lstrip("\ufeff").replace("\0", "")
+        return self._heads[file]
 
-    def encoding(self, file: str) -> str:
-        """Return the encoding of a text file.
+    @contextmanager
+    def _opened(self, file: str) -> Iterator[tuple[BinaryIO, str]]:
+        """Open a text file, unless its head was the whole of it, and find its encoding.
 
         Raises:
-            DataError: it is not known, or the file cannot be read.
+            DataError: the encoding is not known, or the file cannot be read.
         """
+        short = self._short.get(file)
+        with (
+            reading(file),
+            open_regular(self.root / file) if short is None else io.BytesIO(short) as stream,
+        ):
+            yield stream, self._encoding(file, stream)
+
+    def _encoding(self, file: str, stream: BinaryIO) -> str:
+        """Return the encoding of an open text file, which is then at its beginning."""
         if file not in self.encodings:
-            with reading(file):
-                encoding = _encoding(partial(_blocks, self.root / file))
-                if (
-                    encoding == "utf-8-sig"
-                    and file in self.image_beside
-                    and self._encoding_beside == "gb18030"
-                ):
-                    encoding = "gb18030"
+            encoding = _encoding(partial(_blocks, stream))
+            if encoding == "utf-8-sig" and file in self.image_beside and self._encoding_beside == "gb18030":
+                encoding = "gb18030"
             self.encodings[file] = encoding
+        stream.seek(0)
         if self.encodings[file] == _UNKNOWN:
             raise DataError(
                 f"{file}: the encoding is unknown (expected UTF-8, UTF-16 or GB18030). Fix: save it as UTF-8.",
@@ -280,11 +296,10 @@ class Listing:
         """Yield the lines of a text file with their ends; of one longer than the limit only the start.
 
         Raises:
-            DataError: as :meth:`encoding`.
+            DataError: its encoding is not known, or it cannot be read.
         """
-        encoding = self.encoding(file)
         end = "\r" if "\r" in (head := self.head(file)) and "\n" not in head else "\n"
-        with reading(file), open_regular(self.root / file) as binary:
+        with self._opened(file) as (binary, encoding):
             stream = io.TextIOWrapper(binary, encoding, "replace", newline=end)
             while line := stream.readline(MAX_RECORD_BYTES + 1):
                 yield line
@@ -295,11 +310,13 @@ class Listing:
         """Return the whole text of a file.
 
         Raises:
-            DataError: it is larger than the limit, or as :meth:`encoding`.
+            DataError: it is larger than the limit, or as :meth:`lines`.
         """
-        encoding = self.encoding(file)
-        with reading(file):
-            text = read_at_most(self.root / file, MAX_TEXT_BYTES).decode(encoding, "replace")
+        with self._opened(file) as (stream, encoding):
+            content = stream.read(MAX_TEXT_BYTES + 1)
+            if len(content) > MAX_TEXT_BYTES:
+                raise OSError(errno.EFBIG, f"it is larger than the limit of {MAX_TEXT_BYTES:,} bytes")
+            text = content.decode(encoding, "replace")
             if sum(map(text.count, ",[{<")) > _MOST_VALUES:
                 raise ValueError(f"it has more than {_MOST_VALUES:,} values; export it in parts")
             return text
@@ -388,9 +405,9 @@ def reading(file: str) -> Iterator[None]:
         ) from error
 
 
-def _blocks(path: Path) -> Iterator[bytes]:
-    with open_regular(path) as stream:
-        yield from iter(partial(stream.read, _BLOCK), b"")
+def _blocks(stream: BinaryIO) -> Iterator[bytes]:
+    stream.seek(0)
+    yield from iter(partial(stream.read, _BLOCK), b"")
 
 
 def _encoding(blocks: Callable[[], Iterator[bytes]]) -> str:

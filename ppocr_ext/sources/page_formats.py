@@ -208,25 +208,31 @@ def _read_coco(listing: Listing, file: str) -> Iterator[Row | Skipped]:
 
 
 def _labelme_shapes(listing: Listing, file: str) -> list[dict[str, Any]]:
-    return [
+    """Return the shapes in a file, without what else a tool has kept there, such as the image."""
+    shapes = (
         shape for content in objects([load_json(listing, file)]) for shape in objects(content.get("shapes"))
-    ]
+    )
+    return [{key: shape.get(key) for key in ("points", "description", "label")} for shape in shapes]
 
 
-def _labelme_key(listing: Listing) -> str:
-    """Return the key of the texts in a folder: descriptions are remarks if most shapes have none and labels differ."""
-    shapes = list(chain(*(_labelme_shapes(listing, file) for file in listing.beside("json"))))
+def _labelme(listing: Listing) -> tuple[str, dict[str, list[dict[str, Any]]]]:
+    """Return the key of the texts in a folder, and the shapes in each file.
+
+    Descriptions are remarks if most shapes have none and labels differ.
+    """
+    every = {file: _labelme_shapes(listing, file) for file in listing.beside("json")}
+    shapes = list(chain(*every.values()))
     described = sum(bool(shape.get("description")) for shape in shapes)
     labels = {str(shape.get("label")) for shape in shapes}
     is_text = described and (2 * described >= len(shapes) or len(labels) == 1)
-    return "description" if is_text else "label"
+    return "description" if is_text else "label", every
 
 
 def _read_labelme(listing: Listing, file: str) -> Iterator[Row | Skipped]:
     if "labelme" not in listing.choices:
-        listing.choices["labelme"] = _labelme_key(listing)
-    key = listing.choices["labelme"]
-    for number, shape in enumerate(_labelme_shapes(listing, file), start=1):
+        listing.choices["labelme"] = _labelme(listing)
+    key, shapes = listing.choices["labelme"]
+    for number, shape in enumerate(shapes[file], start=1):
         record = {"points": shape.get("points"), "text": shape.get(key)}
         yield row(record, f"{file}#{number}", listing.image_beside[file])
 

@@ -18,10 +18,10 @@ from ppocr_ext.sources.line_formats import LINE_FORMATS, Format, lack
 from ppocr_ext.sources.listing import Listing, finder
 from ppocr_ext.sources.names import LIST_ENDINGS, ending, page_of_crop, stem
 from ppocr_ext.sources.page_formats import PAGE_FORMATS, corners
-from ppocr_ext.sources.samples import FIXES, Row, Sample, Skipped, Source
+from ppocr_ext.sources.samples import BLOCK, FIXES, Records, Row, Sample, Skipped, Source
 
 FORMATS: dict[str, Format] = {**LINE_FORMATS, **PAGE_FORMATS}
-_HEAD = 300  # entries of each label file that are compared with those of others
+_STREAMS = 100  # label files that stay open until it is known whether they are read
 _NAMED = 5  # lists that are not read
 _MOST_COMPARED = 200_000
 # what may be the text in the name of an image: the first, the last or a middle word, all but the last, all
@@ -66,14 +66,18 @@ class _Reading(NamedTuple):
     Attributes:
         format: its name.
         files: their paths.
-        samples: the first of them.
-        skipped: what stands between these.
+        records: all that they say.
+        samples: the first samples among these.
+        skipped: what stands between the first samples.
+        doubts: how many images may be wrong so far, by the sentence that says it.
     """
 
     format: str
     files: tuple[str, ...]
+    records: Records
     samples: list[Sample]
     skipped: list[Skipped]
+    doubts: Counter[str]
 
     def __str__(self) -> str:
         return f"{shortened(self.files, 1)} ({self.format})"
@@ -112,8 +116,7 @@ def recognise(
     listing = Listing(root, labels if text_from_name is None else (), ask_for_split=ask_for_split)
     formats = {format: FORMATS[format]} if format else FORMATS
     formats = {"file_names": _file_names(text_from_name)} if text_from_name is not None else formats
-    doubts: Counter[str] = Counter()
-    readings = list(_readings(listing, formats, doubts))
+    readings = list(_readings(listing, formats))
     notes = [_why_unread(reading) for reading in readings if not reading.samples]
     usable = [reading for reading in readings if reading.samples]
     if not usable:
@@ -121,19 +124,17 @@ def recognise(
     if text_from_name is None:
         notes += _unread(listing, {file for reading in readings for file in reading.files})
     selection = _select(listing, usable, notes) if len(usable) > 1 else usable
-    name = selection[0].format
-    groups = [reading.files for reading in selection]
-    read = partial(_entries, listing, formats[name], groups)
-    files = tuple(chain.from_iterable(groups))
+    files = tuple(chain.from_iterable(reading.files for reading in selection))
     for file in listing.labels if listing.by_user else ():
         if file not in files:
             why = next((note for note in notes if note.startswith(f"{file} ")), _why_unknown(listing, file))
             raise DataError(f"--labels: {why}", code="unread_labels")
-    if doubts.total():
-        doubts.clear()
-        deque(read(doubts), maxlen=0)  # to the end
-    notes += _remarks(listing, files, doubts)
-    return Source(name, listing.root, files, tuple(listing.images), tuple(notes), lambda: read(Counter()))
+    records = Records(_distinct(selection))
+    if any(reading.doubts.total() for reading in readings):
+        deque(records, maxlen=0)  # to the end
+    notes += _remarks(listing, files, sum((reading.doubts for reading in selection), Counter()))
+    form = selection[0].format
+    return Source(form, listing.root, files, tuple(listing.images), tuple(notes), lambda: iter(records))
 
 
 def _remarks(listing: Listing, files: Sequence[str], doubts: Mapping[str, int]) -> list[str]:
@@ -155,15 +156,19 @@ def _remarks(listing: Listing, files: Sequence[str], doubts: Mapping[str, int]) 
     ]
 
 
-def _readings(listing: Listing, formats: Mapping[str, Format], doubts: Counter[str]) -> Iterator[_Reading]:
-    """Yield what label files say at their beginning, and their first sample; ``doubts`` as of :func:`finder`."""
-    for name, row in formats.items():
-        for files in row.find(listing):
-            entries = _entries(listing, row, [files], doubts)
-            first = list(islice(entries, _HEAD))
-            later = (entry for entry in entries if isinstance(entry, Sample))
-            samples = [entry for entry in first if isinstance(entry, Sample)] or list(islice(later, 1))
-            yield _Reading(name, files, samples, [entry for entry in first if isinstance(entry, Skipped)])
+def _readings(listing: Listing, formats: Mapping[str, Format]) -> Iterator[_Reading]:
+    """Yield what label files say at their beginning, and their first sample."""
+    found = ((name, files) for name, row in formats.items() for files in row.find(listing))
+    for number, (name, files) in enumerate(found):
+        doubts: Counter[str] = Counter()
+        records = Records(_entries(listing, formats[name], files, doubts))
+        first = list(islice(records, BLOCK))
+        later = (entry for entry in records if isinstance(entry, Sample))
+        samples = [entry for entry in first if isinstance(entry, Sample)] or list(islice(later, 1))
+        if number >= _STREAMS:
+            deque(records, maxlen=0)  # to the end, which closes the file
+        skipped = [entry for entry in first if isinstance(entry, Skipped)]
+        yield _Reading(name, files, records, samples, skipped, doubts)
 
 
 def unlabelled(source: Source) -> tuple[int, tuple[str, ...]]:
@@ -199,31 +204,36 @@ def _file_names(pattern: str) -> Format:
 
 
 def _entries(
-    listing: Listing, format: Format, groups: Sequence[tuple[str, ...]], doubts: Counter[str]
+    listing: Listing, format: Format, files: Sequence[str], doubts: Counter[str]
 ) -> Iterator[Sample | Skipped]:
-    """Yield what label files say, an image with its text only once in each split.
+    """Yield what label files say.
 
     Args:
         listing: the data folder.
-        format: of the files.
-        groups: the files; of several in a group, each belongs to one image.
+        format: the format of the files.
+        files: the label files; of several, each belongs to one image.
         doubts: as of :func:`finder`.
     """
-    seen: set[int] = set()
-    for file, alone in ((file, len(files) == 1) for files in groups for file in files):
-        split = listing.split_of(file if alone else file.rpartition("/")[0])
+    for file in files:
+        split = listing.split_of(file if len(files) == 1 else file.rpartition("/")[0])
         rows = format.read(listing, file)
-        first = list(islice(rows, _HEAD))
+        first = list(islice(rows, BLOCK))
         find = finder(listing, file, doubts, (row.image for row in first if isinstance(row, Row)))
         for row in chain(first, rows):
-            entry = row if isinstance(row, Skipped) else _entry(listing, row, find, split, doubts)
-            if isinstance(entry, Sample):
-                key = f"{_place(entry)} {entry.text}"
-                if hash(f"{entry.split}:{key}") in seen:
-                    continue
-                # a list of all samples repeats those of the splits, but a sample in two splits is to be seen
-                seen.update((hash(f"{entry.split}:{key}"), hash(f":{key}")))
-            yield entry
+            yield row if isinstance(row, Skipped) else _entry(listing, row, find, split, doubts)
+
+
+def _distinct(readings: Sequence[_Reading]) -> Iterator[Sample | Skipped]:
+    """Yield what label files say, an image with its text only once in each split."""
+    seen: set[int] = set()
+    for entry in chain.from_iterable(reading.records for reading in readings):
+        if isinstance(entry, Sample):
+            key = f"{_place(entry)} {entry.text}"
+            if hash(f"{entry.split}:{key}") in seen:
+                continue
+            # a list of all samples repeats those of the splits, but a sample in two splits is to be seen
+            seen.update((hash(f"{entry.split}:{key}"), hash(f":{key}")))
+        yield entry
 
 
 def _entry(
@@ -305,8 +315,7 @@ def _select(listing: Listing, usable: list[_Reading], notes: list[str]) -> list[
             raise _ambiguous(listing, selection[0], reading)
         else:
             selection.append(reading)
-            entries = _entries(listing, FORMATS[reading.format], [reading.files], Counter())
-            for entry in islice(entries, max(0, _MOST_COMPARED - len(by_place))):
+            for entry in islice(reading.records, max(0, _MOST_COMPARED - len(by_place))):
                 if isinstance(entry, Sample):
                     by_place[_place(entry)] = (reading, entry)
                     copies.setdefault(_copy(entry), entry.split)

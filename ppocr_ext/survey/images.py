@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import io
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from threading import Lock
@@ -19,6 +19,7 @@ from ppocr_ext.data.lmdb_sets import open_sets
 from ppocr_ext.data.preflight import UNSEEN_FIXES, unseen_issue
 from ppocr_ext.data.sample_rules import FIXES, SampleIssue
 from ppocr_ext.io.image_pixels import PNG, decode_image
+from ppocr_ext.sources.page_formats import crop
 from ppocr_ext.sources.samples import Sample
 from ppocr_ext.survey.findings import Finding, Level, Spread, Tally, spread_of
 
@@ -125,24 +126,71 @@ class ImageReport:
         return {**asdict(self), "unusable": sorted(self.unusable)}
 
 
-def folder_reader(root: str | Path) -> Reader:
-    """Return the function that reads the whole image of a sample, a file or a record of an LMDB in ``root``.
+class ImageReader:
+    """Read the encoded image of a sample: a file, a record of an LMDB, or a part of a page, which becomes a PNG.
 
-    It returns a :class:`SampleIssue` for an image that is missing, broken, too large or outside ``root``.
+    It may be called by several threads. A page is decoded once for the samples on it that follow each other.
+
+    Args:
+        root: the data folder.
+        kept: the samples whose images stay in memory when they have been read.
+
+    Attributes:
+        turned: parts of pages that were turned, as PaddleOCR turns them.
     """
-    folder = ImageFolder(root, "header", allow_outside=False)
-    open_set = cache(lambda name: open_sets(Path(root) / name)[0])
-    one_thread = Lock()  # a transaction serves one thread at a time
 
-    def read(sample: Sample) -> bytes | SampleIssue:
+    def __init__(self, root: str | Path, kept: Collection[Sample] = ()) -> None:
+        self.turned = 0
+        self._images: dict[Sample, bytes | SampleIssue | None] = dict.fromkeys(kept)
+        self._folder = ImageFolder(root, "header", allow_outside=False)
+        self._open_set = cache(lambda name: open_sets(Path(root) / name)[0])
+        self._page = lru_cache(maxsize=4)(self._decode_page)
+        self._one_thread = Lock()  # a transaction serves one thread at a time, and a page is decoded by one
+
+    def __call__(self, sample: Sample) -> bytes | SampleIssue:
+        """Return the image; a :class:`SampleIssue` if it is missing, broken, too large or outside the data folder."""
+        image = self._images.get(sample)
+        if image is None:
+            image = self._read(sample) if sample.box is None else self._cut(sample)
+            if sample in self._images:
+                self._images[sample] = image
+        return image
+
+    def _read(self, sample: Sample) -> bytes | SampleIssue:
         name, _, number = sample.image.rpartition("#")
         if sample.place != sample.image or not number.isdecimal():  # not in an LMDB
-            return folder.issue((sample.image,)) or folder.read(sample.image)
-        with one_thread:
-            content = open_set(name).image(int(number))
+            return self._folder.content(sample.image)
+        with self._one_thread:
+            content = self._open_set(name).image(int(number))
         return content or SampleIssue("missing_image", f"{sample.image} is not there")
 
-    return read
+    def _cut(self, sample: Sample) -> bytes | SampleIssue:
+        import cv2
+
+        with self._one_thread:
+            page = self._page(sample.image)
+        if isinstance(page, SampleIssue) or sample.box is None:
+            return page
+        try:
+            pixels, is_turned = crop(page, sample.box, may_turn=len(sample.text) > 1)
+        except ValueError as error:
+            return SampleIssue("broken_image", str(error))
+        with self._one_thread:
+            self.turned += is_turned
+        return bytes(cv2.imencode(".png", pixels)[1])
+
+    def _decode_page(self, name: str) -> Any:
+        """Return the pixels of a page, uint8 [H, W, 3], or a :class:`SampleIssue`."""
+        content = self._folder.content(name)
+        return content if isinstance(content, SampleIssue) else _decode(content, name)
+
+
+def _decode(content: bytes, name: str) -> Any:
+    """Return the pixels of an image, uint8 [H, W, 3], or a :class:`SampleIssue` that calls it ``name``."""
+    try:
+        return decode_image(content)
+    except ValueError as error:
+        return content_issue(content, name, "decode") or SampleIssue("broken_image", str(error))
 
 
 def survey_images(
@@ -161,7 +209,7 @@ def survey_images(
         samples: all samples; they are read once, in their order.
         total: how many there are.
         read: returns the encoded image of a sample (if it has a box, of that alone), or why it cannot be used;
-            :func:`folder_reader` makes one. Threads call it.
+            an :class:`ImageReader`, for example. Threads call it.
         most: images that are looked at.
         seed: decides which, if there are more.
         threads: that read and decode.
@@ -217,10 +265,9 @@ def _look(read: Reader, sample: Sample) -> tuple[_Look | None, SampleIssue | Non
     content = read(sample)
     if isinstance(content, SampleIssue):
         return None, content
-    try:
-        pixels = decode_image(content)
-    except ValueError as error:
-        return None, content_issue(content, sample.image, "decode") or SampleIssue("broken_image", str(error))
+    pixels = _decode(content, sample.image)
+    if isinstance(pixels, SampleIssue):
+        return None, pixels
     height, width = pixels.shape[:2]
     digest = hashlib.blake2b(pixels, digest_size=16, person=b"%d" % width).digest()
     look = _Look(sample, _stored(content), height, width, digest, _signature(pixels))

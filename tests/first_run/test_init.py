@@ -25,7 +25,6 @@ from ppocr_ext.config import load
 from ppocr_ext.data.label_file import read_label_file, write_label_file
 from ppocr_ext.errors import DataError
 from ppocr_ext.first_run import decisions, trial, writing
-from ppocr_ext.first_run.inspect import samples_of
 from ppocr_ext.first_run.split import OWN_SPLIT
 from ppocr_ext.inference import released
 
@@ -177,7 +176,7 @@ def test_a_brighter_or_darker_copy_stays_with_its_original(photos: Path, factor:
     write_label_file(photos / "labels.txt", rows + [(f"other_{name}", text) for name, text in rows])
     for seed in range(3):
         found = inspect_data(photos, seed=seed)
-        parts = dict(zip((each.image for each in samples_of(found.source)), found.split.codes, strict=True))
+        parts = dict(zip((each.image for each in found.source.samples()), found.split.codes, strict=True))
         assert all(parts[name] == parts[f"other_{name}"] for name, _ in rows)
         assert found.split.counts()["val"] >= 4
 

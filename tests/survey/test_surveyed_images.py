@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from ppocr_ext.sources.samples import Sample
-from ppocr_ext.survey.images import ImageReport, folder_reader, survey_images
+from ppocr_ext.survey.images import ImageReader, ImageReport, survey_images
 
 FONTS = (cv2.FONT_HERSHEY_SIMPLEX, cv2.FONT_HERSHEY_DUPLEX, cv2.FONT_HERSHEY_TRIPLEX)
 
@@ -46,7 +46,7 @@ class Folder:
         self.samples.append(Sample(name, text, f"labels.txt:{len(self.samples) + 1}", split))
 
     def survey(self, **options: int) -> ImageReport:
-        return survey_images(self.samples, len(self.samples), folder_reader(self.root), **options)
+        return survey_images(self.samples, len(self.samples), ImageReader(self.root), **options)
 
 
 def plate(number: int) -> str:
@@ -108,9 +108,9 @@ def test_exact_copies(folder: Folder) -> None:
     folder.add("other.png", "XY 9999", pixels, "train")
     folder.samples.append(folder.samples[7]._replace(split="val"))  # one file in two splits
     folder.samples.append(folder.samples[8])  # the survey of texts names a repeated line
-    folder.samples.append(
-        folder.samples[5]._replace(box=((0, 0), (9, 0), (9, 9), (0, 9)))
-    )  # a word of a page
+    height, width = pixels.shape[:2]
+    whole = ((0, 0), (width, 0), (width, height), (0, height))
+    folder.samples.append(folder.samples[5]._replace(box=whole))  # a word of a page
     report = folder.survey()
     assert found(report) == {"copy": 2, "copy_in_other_split": 2, "copy_with_other_text": 1}
     assert report.copies == dict.fromkeys(("same.png", "same.bmp", "other.png"), "5.png") | {"7.png": "7.png"}
@@ -170,7 +170,7 @@ def test_sizes_and_depth(tmp_path: Path) -> None:
 
 def test_a_part_of_many_images_is_spread_over_them_and_repeats(folder: Folder) -> None:
     seen: list[str] = []
-    read = folder_reader(folder.root)
+    read = ImageReader(folder.root)
 
     def note(sample: Sample) -> object:
         seen.append(sample.image)
@@ -194,7 +194,7 @@ def test_images_of_an_lmdb(tmp_path: Path) -> None:
         for key, value in {"num-samples": b"2", "label-000000002": b"AB", "image-000000002": image}.items():
             put.put(key.encode(), value)
     samples = [Sample(f"set#1#{number}", "AB", f"set#1#{number}") for number in (1, 2)]
-    report = survey_images(samples, 2, folder_reader(tmp_path))
+    report = survey_images(samples, 2, ImageReader(tmp_path))
     assert found(report) == {"missing_image": 1} and report.usable == 1
 
 
@@ -207,4 +207,4 @@ def test_many_images_take_little_time_whatever_their_texts(tmp_path: Path) -> No
     report = survey_images(samples, 4000, lambda sample: lines[int(sample.image) % 400])
     assert time.process_time() - begin < 12  # 60 s for 20,000; less than 1 s on a free core
     assert found(report)["copy"] == 3600
-    assert survey_images([], 0, folder_reader(tmp_path)).usable == 0
+    assert survey_images([], 0, ImageReader(tmp_path)).usable == 0

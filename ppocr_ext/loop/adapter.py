@@ -434,7 +434,7 @@ class Evaluations:
             values |= hook.measure_eval()
         is_best = numbers[self.indicator] >= float(self.best.get(self.indicator, 0.0))
         for hook in self._hooks if is_best else ():
-            accepted, more = hook.judge_best(step == 0)
+            accepted, more = hook.judge_best(numbers, step == 0)
             is_best = is_best and accepted
             numbers |= more
             values |= more

@@ -159,10 +159,11 @@ class Hook:
         """Called after an evaluation, before ``on_eval`` (process 0 only); return values to add to its metrics."""
         return {}
 
-    def judge_best(self, is_start: bool) -> tuple[bool, Mapping[str, float]]:
+    def judge_best(self, metrics: Mapping[str, float], is_start: bool) -> tuple[bool, Mapping[str, float]]:
         """Called if an evaluation is better than the best; return whether it may be it, and values to add to it.
 
         Args:
+            metrics: those of the evaluation.
             is_start: True for the start weights.
         """
         return True, {}

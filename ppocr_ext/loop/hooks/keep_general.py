@@ -32,8 +32,8 @@ _ROUNDING = 1e-9
 class KeepGeneral(Hook):
     """Let only weights be the best that still read the general list (a hook of process 0).
 
-    The list is read with the weights before the training, and whenever an evaluation is better than the best. At the
-    end, the last weights are drawn back towards those before as far as it takes.
+    The list is read with the weights before the training, and whenever an evaluation is better than all before. At
+    the end, the last weights are drawn back towards those before as far as it takes.
 
     Args:
         max_drop: how much of the general accuracy may be lost, from 0 to 1.
@@ -53,8 +53,11 @@ class KeepGeneral(Hook):
             if tensor.is_floating_point() and name.partition(".")[0] not in run.frozen
         }
         self._weights_before = self._begin(position)
-        state = run.hook_states.get(type(self).__name__)
+        state = run.hook_states.get(type(self).__name__, {})
         self._before = float(state["before"]) if state else self._read_before()
+        self._refused = float(
+            state.get("refused", -1.0)
+        )  # the highest accuracy of weights that forget too much
         lines = len(self._loader.dataset)
         LOG.info(
             "%s: the weights before the training read %.2f %% of %d lines", SECTION, 100 * self._before, lines
@@ -84,16 +87,21 @@ class KeepGeneral(Hook):
         return {name: paddle.to_tensor(value) for name, value in weights.items()}
 
     def state(self) -> Mapping[str, Any]:
-        return {"before": self._before}
+        return {"before": self._before, "refused": self._refused}
 
     def saved_weights(self, name: str) -> Mapping[str, Any]:
         return self._chosen if name == BEST else {}
 
-    def judge_best(self, is_start: bool) -> tuple[bool, Mapping[str, float]]:
+    def judge_best(self, metrics: Mapping[str, float], is_start: bool) -> tuple[bool, Mapping[str, float]]:
+        accuracy = metrics[self._indicator]
+        if accuracy <= self._refused:  # later weights have forgotten more, so the list is not read again
+            return False, {}
         general = self._before if is_start else self._general()
         LOG.info("%s: %.2f %% (%.2f %% before)", SECTION, 100 * general, 100 * self._before)
         drop = self._before - general
-        return drop <= self._max_drop + _ROUNDING, {GENERAL: general, DROP: drop}
+        accepted = drop <= self._max_drop + _ROUNDING
+        self._refused = self._refused if accepted else accuracy
+        return accepted, {GENERAL: general, DROP: drop}
 
     def on_trained(self) -> None:
         """Choose among the weights between those before the training and the last ones, and write what was read."""

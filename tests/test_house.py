@@ -16,14 +16,14 @@ from ppocr_ext import errors
 MODULES = house.modules()
 # A change that needs more raises them in its own commit, and says what for.
 MOST = {
-    "working statements": 23_601,
-    "all statements": 29_873,
-    "tokens": 332_566,
-    "files": 254,
-    "lines of tests": 42_527,
+    "working statements": 24_188,
+    "all statements": 30_609,
+    "tokens": 340_909,
+    "files": 260,
+    "lines of tests": 43_343,
     "lines of tools": 6_238,
-    "words of English prose": 22_140,
-    "words of tables": 7_385,
+    "words of English prose": 22_875,
+    "words of tables": 7_519,
     "pages": 15,
 }
 ERRORS = {

@@ -135,7 +135,7 @@ td .name{width:max-content;max-width:320px;white-space:normal;overflow-wrap:anyw
 .badge{flex:none;font-size:12px;font-weight:600;padding:1px 9px;border-radius:99px;background:var(--line);
 color:var(--soft)}
 .finished{background:var(--good-bg);color:var(--good)}
-.failed,.collapsed,.nonfinite{background:var(--bad-bg);color:var(--bad)}
+.failed,.collapsed,.nonfinite,.not_kept{background:var(--bad-bg);color:var(--bad)}
 .stopped{background:var(--warn-bg);color:var(--warn)}.running{background:var(--calm-bg);color:var(--calm)}
 .figures{display:grid;grid-template-columns:repeat(auto-fit,minmax(144px,1fr));gap:14px 20px;margin:16px 0 4px}
 .figures div{min-width:0}

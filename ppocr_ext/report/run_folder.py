@@ -33,7 +33,7 @@ Keys of a file of predictions:
     confidence: mean probability of the characters read; 0 if nothing was read.
 
 Keys of ``run.json``:
-    status: ``running``, ``finished``, ``stopped``, ``failed``, ``nonfinite`` or ``collapsed``.
+    status: ``running``, ``finished``, ``stopped``, ``failed``, ``nonfinite``, ``not_kept`` or ``collapsed``.
     reason: the reason of the status, in words.
     started, ended: times in UTC.
     resumed_from: checkpoint that the run was resumed from, or ``null``.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import ppocr_ext.synth.synthetic_dataset  # noqa: F401 - registers its datasets
@@ -76,12 +77,22 @@ def _check_general(check: ConfigCheck) -> None:
     for key in section:
         if key not in _OF_GENERAL:
             check.unknown_key((*path, str(key)), _OF_GENERAL)
-    if not check.mapping(*path, "dataset"):
+    options = check.mapping(*path, "dataset")
+    name = options.get("name") or check.at("Eval", "dataset", "name")
+    if not options:
         check.missing((*path, "dataset"), "data_dir and label_file_list of the lines that must still be read")
+    elif name is not None and (dataset := check.component(DATASETS, name, (*path, "dataset", "name"))):
+        keys = dataset_keys(dataset)
+        if keys is not None:
+            # without what names the samples, those of Eval would be read
+            own = replace(keys, required=keys.named & {"label_file_list"} or keys.named & {"data_dir"})
+            check.check_keys((*path, "dataset"), own, options, extra=("name", "transforms"))
     limit = section.get("max_drop", 0)
     if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 <= limit < 1:
         check.error(
-            (*path, "max_drop"), "bad_value", f"{shown(limit)} is no share from 0 to 1, such as 0.01."
+            (*path, "max_drop"),
+            "bad_value",
+            f"found {shown(limit)}, expected a share from 0 to 1, such as 0.01.",
         )
 
 

@@ -76,9 +76,15 @@ def check_files(check: ConfigCheck) -> None:
     """Check label files, data folders, files of losses, and weights."""
     for mode in check.modes:
         if not check.is_of_plugin(DATASETS, check.at(mode, "dataset", "name")):  # its keys are unknown
-            _check_label_files(check, mode)
+            if reads_key(check.config, mode, "label_file_list"):
+                _check_label_files(check, (mode, "dataset"))
             if reads_key(check.config, mode, "data_dir"):
                 _check_folder(check, (mode, "dataset", "data_dir"))
+    general = ("Eval", "general", "dataset")
+    if "Eval" in check.modes and check.at(*general[:2]) is not None:
+        if check.at(*general, "label_file_list") is not None:
+            _check_label_files(check, general)
+        _check_folder(check, (*general, "data_dir"))
     if check.role == "train":
         _check_folder(check, ("Train", "teacher_cache"))
     for path, name in weights_to_load(check.config, check.role):
@@ -88,10 +94,10 @@ def check_files(check: ConfigCheck) -> None:
             check.error(path, "bad_value", f"found {shown(name)}, expected a path of weights.")
 
 
-def _check_label_files(check: ConfigCheck, mode: str) -> None:
-    """Check that the label files exist, if the dataset reads them."""
-    path = (mode, "dataset", "label_file_list")
-    listed = check.at(*path) if reads_key(check.config, mode, "label_file_list") else None
+def _check_label_files(check: ConfigCheck, section: KeyPath) -> None:
+    """Check that the label files of a dataset exist."""
+    path = (*section, "label_file_list")
+    listed = check.at(*path)
     problem = None if isinstance(listed, str) else ValueRule("texts").problem(listed)
     if problem is not None:
         check.error(path, problem.code, problem.message)
@@ -101,8 +107,8 @@ def _check_label_files(check: ConfigCheck, mode: str) -> None:
         if not Path(name).is_file():
             at = where if isinstance(where, tuple) else (*path, str(where))
             check.error(at, "missing_file", f"there is no file {name} (from {Path.cwd()}). {_FIX_PATH}")
-    if check.at(mode, "dataset", "delimiter") == "":
-        check.error((mode, "dataset", "delimiter"), "empty_value", 'is empty. Fix: "\\t", or remove it.')
+    if check.at(*section, "delimiter") == "":
+        check.error((*section, "delimiter"), "empty_value", 'is empty. Fix: "\\t", or remove it.')
 
 
 def _check_folder(check: ConfigCheck, path: KeyPath) -> None:

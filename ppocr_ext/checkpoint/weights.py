@@ -274,4 +274,5 @@ def put_back(values: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:
         KeyError: a name has no tensor.
     """
     for name, value in values.items():
-        paddle.assign(paddle.to_tensor(value).astype(tensors[name].dtype), tensors[name])
+        tensor = value if isinstance(value, paddle.Tensor) else paddle.to_tensor(value)
+        paddle.assign(tensor.astype(tensors[name].dtype), tensors[name])

@@ -48,16 +48,18 @@ def search_blend(read: Callable[[float], BlendPoint], least: float) -> list[Blen
         least: the least accuracy on the general lines, from 0 to 1.
 
     Returns:
-        The points that were read, by share; 0 and 1 are among them.
+        The points that were read, by share. 1 is among them, and 0 if the others read too little.
     """
-    points = [read(0.0), read(1.0)]
+    points = [read(1.0)]
     low, high = 0.0, 1.0
-    for _ in range(_HALVINGS if points[1].general < least else 0):
+    for _ in range(_HALVINGS if points[0].general < least else 0):
         points.append(read((low + high) / 2))
         if points[-1].general < least:
             high = points[-1].share
         else:
             low = points[-1].share
+    if all(each.general < least for each in points):
+        points.append(read(0.0))
     return sorted(points)
 
 

@@ -14,7 +14,7 @@ _RISK = 0.05  # of a wrong verdict, and of a loss beyond `most_lost`
 _POWER = 0.8  # chance that `items_to_exclude` items exclude a loss
 _FEWEST_PAGES = 10  # that say something when they are resampled
 _RESAMPLES = 4_000
-_STEPS = 60  # of a bisection, each of which halves the error
+_STEPS = 60  # halvings of the interval that a limit is searched in
 
 
 @dataclass(frozen=True)

@@ -316,7 +316,7 @@ def _find_file(path: str | Path) -> Path | None:
 
 def _from_run(config: Config) -> dict[str, Any]:
     """Return what a config takes from that of its weights: how images are prepared, and the dictionary."""
-    keys = (_DICTIONARY, "Global.use_space_char", "Global.text_direction")
+    keys = (_DICTIONARY, "Global.use_space_char", "Global.text_direction", "Global.turn_tall_images")
     return {"Eval": config.at("Eval"), **{key: config.at(key, None) for key in keys}}
 
 

@@ -127,8 +127,10 @@ def write_first_run(inspection: Inspection, command: str) -> Files:
 
 def _kept(inspection: Inspection, general: Data) -> dict[str, Any]:
     """Return the section ``Eval.general``."""
-    labels = [shown_path(file) for file in (general.labels,) if file is not None]
-    files = {"data_dir": shown_path(general.folder), "label_file_list": labels}
+    files = {
+        "data_dir": shown_path(general.folder),
+        "label_file_list": [shown_path(inspection.out / "general.txt")],
+    }
     limit = MAX_DROP if inspection.general is None else MAX_DROP_OF_OWN
     return {"dataset": files, "max_drop": limit}
 
@@ -173,7 +175,7 @@ def _own_lmdbs(inspection: Inspection) -> tuple[Path, Path] | None:
 
 
 def _has_parts(source: Source) -> bool:
-    """Return True if the images of the samples are no files of their own, but parts of pages or records of LMDBs."""
+    """Return True if the samples are parts of pages or records of LMDBs, so that they have no image file."""
     first = next(source.samples(), None)
     return first is not None and (first.box is not None or source.format == "lmdb")
 

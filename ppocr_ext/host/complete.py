@@ -87,7 +87,7 @@ class JudgedDecoder:
 
     def __call__(self, predictions: Any, *args: Any, **kwargs: Any) -> Any:
         """Return the result of the decoder: texts, (texts, labels), or these by sub-model."""
-        decoded = self._decoder(self._undoubted(predictions), *args, **kwargs)
+        decoded = self._decoder(self._unambiguous(predictions), *args, **kwargs)
         if isinstance(decoded, dict):
             return {name: self._judged(each) for name, each in decoded.items()}
         return self._judged(decoded)
@@ -99,7 +99,7 @@ class JudgedDecoder:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._decoder, name)
 
-    def _undoubted(self, predictions: Any) -> Any:
+    def _unambiguous(self, predictions: Any) -> Any:
         if type(self._decoder).__name__ != BRANCH_ROWS["gtc"].decoder or not hasattr(predictions, "numpy"):
             return predictions
         scores = predictions.numpy()

@@ -88,11 +88,12 @@ class HostLoop:
         """See :attr:`ppocr_ext.loop.events.LoopControl.best`."""
         return self._evaluations.best
 
-    def save_best(self, metrics: Mapping[str, float]) -> None:
+    def save_best(self, metrics: Mapping[str, float], is_start: bool) -> None:
         """See :meth:`ppocr_ext.loop.events.LoopControl.save_best`."""
-        self._evaluations.take(metrics, self.position)
+        self._evaluations.take(metrics, 0 if is_start else max(1, self.position.completed().epoch))
         self._tell("on_eval_end")  # a save needs the weights of the training
-        self.save(BEST)
+        for name in (BEST, "latest"):  # a run that goes on from `latest` must know the best
+            self.save(name)
         self._tell("on_eval_start")
 
     def train(self) -> Outcome:
@@ -114,6 +115,11 @@ class HostLoop:
                     # The save found weights that are not finite.
                     if self._stop is not None and not self._stop.save_latest:
                         stop = self._stop
+                if dist.get_rank() == 0 and (stop is None or stop.status == "finished"):
+                    self._tell("on_eval_start")
+                    self._tell("on_trained")
+                    self._tell("on_eval_end")
+                    stop = self._stop if self._stop is not None and self._stop.status == "not_kept" else stop
             except BaseException as error:
                 fault = _cause(error)
                 try:
@@ -123,11 +129,6 @@ class HostLoop:
                 if fault is not error:
                     raise fault from error
                 raise
-            if dist.get_rank() == 0 and (stop is None or stop.status == "finished"):
-                self._tell("on_eval_start")
-                self._tell("on_trained")
-                self._tell("on_eval_end")
-                stop = self._stop if self._stop is not None and self._stop.status == "not_kept" else stop
             # The caller must know of a signal in the last step or save, so that it begins no other run.
             late = None if self._stop is None else self._stop.signal
             if stop is not None:
@@ -439,7 +440,7 @@ class Evaluations:
             numbers |= more
             values |= more
         if is_best:
-            self.take(numbers, position)
+            self.take(numbers, position.completed().epoch or min(step, 1))
         result = EvalDone(position, values, is_best, dict(self.best), is_start=step == 0)
         for hook in self._hooks:
             hook.on_eval(result)
@@ -447,9 +448,9 @@ class Evaluations:
             hook.on_eval_end()
         return is_best
 
-    def take(self, metrics: Mapping[str, float], position: Position) -> None:
-        """Take an evaluation as the best one."""
-        self.best = {**metrics, "best_epoch": position.completed().epoch or min(position.global_step, 1)}
+    def take(self, metrics: Mapping[str, float], epoch: int) -> None:
+        """Take an evaluation as the best one; epoch 0 is that of the start weights."""
+        self.best = {**metrics, "best_epoch": epoch}
 
     def state(self) -> Mapping[str, Any]:
         """Return the last evaluation for the training state, in the form of hook states; empty before the first."""

@@ -111,8 +111,13 @@ class LoopControl(Protocol):
     def best(self) -> Mapping[str, float]:
         """The metrics of the best evaluation, and its ``best_epoch``; 0 for the start weights."""
 
-    def save_best(self, metrics: Mapping[str, float]) -> None:
-        """Write the best checkpoint at the end of a run, with the :meth:`Hook.saved_weights` of the hooks."""
+    def save_best(self, metrics: Mapping[str, float], is_start: bool) -> None:
+        """Write the best checkpoint at the end of a run, with the :meth:`Hook.saved_weights` of the hooks.
+
+        Args:
+            metrics: what these weights read.
+            is_start: True for the start weights.
+        """
 
 
 class Hook:
@@ -159,12 +164,12 @@ class Hook:
         """Called after an evaluation, before ``on_eval`` (process 0 only); return values to add to its metrics."""
         return {}
 
-    def judge_best(self, metrics: Mapping[str, float], is_start: bool) -> tuple[bool, Mapping[str, float]]:
+    def judge_best(self, metrics: Mapping[str, float], at_start: bool) -> tuple[bool, Mapping[str, float]]:
         """Called if an evaluation is better than the best; return whether it may be it, and values to add to it.
 
         Args:
             metrics: those of the evaluation.
-            is_start: True for the start weights.
+            at_start: True for the start weights.
         """
         return True, {}
 
@@ -187,7 +192,10 @@ class Hook:
         """Called after the last step of an epoch, before the next begins."""
 
     def on_trained(self) -> None:
-        """Called after the last step of a run that has finished, within an evaluation (process 0 only)."""
+        """Called after the last step of a run that has finished, within an evaluation (process 0 only).
+
+        A hook may choose other weights as the best, and end the run as ``not_kept``.
+        """
 
     def on_end(self, outcome: Outcome) -> None:
         """Called once at the end, even if the run failed."""

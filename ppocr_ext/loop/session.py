@@ -28,7 +28,7 @@ from ppocr_ext.loop.hooks.run_record import RunRecord, record_loss
 from ppocr_ext.loop.hooks.weight_checks import CacheUse, TeacherCheck, WeightChange
 from ppocr_ext.loop.launch import MESSAGES, advise_processes
 from ppocr_ext.messages import LOG
-from ppocr_ext.run.general import MAX_DROP, SECTION
+from ppocr_ext.run.general import MAX_DROP, SECTION, began_with_list
 from ppocr_ext.run.host_config import folder_of
 from ppocr_ext.run.logs import log_file, quiet_host, set_up_console
 from ppocr_ext.run.machine import ending_with_launcher
@@ -53,11 +53,13 @@ def default_hooks(run: Run) -> list[Hook]:
     if dist.get_rank() != 0:
         return [TeacherCheck(), *cache]
     every = max(1, run.config.settings.print_batch_step)
-    early_stop = run.config.settings.early_stop
+    early_stop, decay = run.config.settings.early_stop, run.config.settings.ema
     record = RunRecord()
     hooks: list[Hook] = [
         # Hooks that may refuse to start come first, before others write files.
         *([] if early_stop is None else [EarlyStop(**early_stop)]),
+        *([] if decay is None else [Ema(decay)]),
+        *_keep_general(run),  # after the average, in whose place it may save others
         MetricsLog(every, writers_for(run.config)),
         record,
         TeacherCheck(),
@@ -66,15 +68,21 @@ def default_hooks(run: Run) -> list[Hook]:
         WeightChange(),
         ProgressBar(every),
     ]
-    if (decay := run.config.settings.ema) is not None:
-        hooks.append(Ema(decay))
-    if "Eval" in run.loaders and run.config.at(SECTION, None) is not None:
-        hooks.append(KeepGeneral(float(run.config.at(f"{SECTION}.max_drop", MAX_DROP))))
     if run.config.settings.report:
         hooks.append(ReportHook())
     if run.config.settings.uniform_output_enabled:
         hooks.append(ExportHook())
     return hooks
+
+
+def _keep_general(run: Run) -> list[Hook]:
+    """Return the hook of ``Eval.general``, if the run has weights to keep something of."""
+    if "Eval" not in run.loaders or run.config.at(SECTION, None) is None:
+        return []
+    if not (run.starts_from_weights if run.checkpoint is None else began_with_list(run.checkpoint)):
+        LOG.warning("%s: this run did not begin from weights with such a list, so it keeps nothing", SECTION)
+        return []
+    return [KeepGeneral(float(run.config.at(f"{SECTION}.max_drop", MAX_DROP)))]
 
 
 def train(

@@ -209,19 +209,20 @@ class Recognizer:
         for batch, classes in zip(window.batches, computed, strict=True):
             columns, frames = batch.inputs.shape[3], classes[0].shape[1]
             for place, (height, width), ids, best in zip(batch.places, batch.sizes, *classes, strict=True):
+                image = readings[place].image
                 if isinstance(parts.engine, NrtrEngine):
-                    readings[place] = read_sequence(ids, best, parts.charset, readings[place].image)
-                    continue
-                _, filled = parts.policy.widths(height, width)
-                reading = read_classes(
-                    ids,
-                    best,
-                    parts.charset,
-                    # A frame covers columns / frames columns of the input, and each of these covers width / filled
-                    # columns of the image.
-                    pixels_per_frame=columns / frames * width / filled,
-                    width=width,
-                    image=readings[place].image,
-                )
+                    reading = read_sequence(ids, best, parts.charset, image)
+                else:
+                    _, filled = parts.policy.widths(height, width)
+                    reading = read_classes(
+                        ids,
+                        best,
+                        parts.charset,
+                        # A frame covers columns / frames columns of the input, and each of these covers width / filled
+                        # columns of the image.
+                        pixels_per_frame=columns / frames * width / filled,
+                        width=width,
+                        image=image,
+                    )
                 readings[place] = replace(reading, tall=is_tall(height, width))
         yield from readings

@@ -78,7 +78,7 @@ def _changed_lines(comparison: Comparison, images: SampleImages) -> str:
     for correct in (False, True):
         pairs = comparison.turned(correct)
         cards = [card_of(now, images, then.text) for then, now in pairs[:_MAX_LINES]]
-        part = f", of which {len(cards)} are shown" if len(cards) < len(pairs) else ""
+        part = f" (the first {len(cards)})" if len(cards) < len(pairs) else ""
         title = f"<h2>Newly {'right' if correct else 'wrong'} lines: {len(pairs):,}{part}</h2>"
         parts.append(f"{title}{sample_cards(cards)}" if pairs else "")
     return "".join(parts)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from paddle import nn
 
+from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.config import Config
 from ppocr_ext.run.context import RunContext, RunOptions
 from ppocr_ext.run.loader import Loader
@@ -14,6 +15,19 @@ from ppocr_ext.run.team import Team
 
 SECTION = "Eval.general"
 MAX_DROP = 0.01  # default of its `max_drop`
+# Beside the checkpoints of a run with such a list: the weights before the training, as a checkpoint, and what weights
+# between these and the last ones read, which is written when the best of them is chosen.
+BEFORE, POINTS = "before_training", "general.json"
+
+
+def began_with_list(checkpoint: Checkpoint) -> bool:
+    """Return whether the weights before the training stand beside a checkpoint."""
+    return checkpoint.prefix.with_name(f"{BEFORE}.pdparams").is_file()
+
+
+def is_left_to_choose(checkpoint: Checkpoint) -> bool:
+    """Return whether the run of a checkpoint has a general list, and was ended before it chose the best weights."""
+    return began_with_list(checkpoint) and not checkpoint.prefix.with_name(POINTS).is_file()
 
 
 def of_general(config: Config) -> Config:

@@ -40,6 +40,7 @@ from ppocr_ext.run.freezing import (
     says_what_it_reads,
     unsaved_models,
 )
+from ppocr_ext.run.general import is_left_to_choose
 from ppocr_ext.run.host_config import check_profiler
 from ppocr_ext.run.loader_setup import RunData
 from ppocr_ext.run.model_setup import Records, load_model_weights, official_records, require_reading_teachers
@@ -166,7 +167,7 @@ def _resume(training: Training, config: Config, checkpoint: Checkpoint) -> Train
     state = checkpoint.train_state()
     length = training.start
     start = replace(state.position, epochs=length.epochs, steps_per_epoch=length.steps_per_epoch).completed()
-    if state.position.epoch >= length.epochs:
+    if state.position.epoch >= length.epochs and not is_left_to_choose(checkpoint):
         raise ConfigError(
             f"{prefix} has already finished epoch {state.position.epoch} of {length.epochs}. Fix: increase "
             f"Global.epoch_num to continue.",

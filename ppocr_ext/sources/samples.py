@@ -127,7 +127,7 @@ class Source:
         images: all images below ``root``, with a text or without.
         notes: what a user should know, a sentence each, such as an encoding other than UTF-8.
         read: yields all entries from the beginning, each time that it is called. The files are read at the first time
-            alone; after that, an entry takes about 20 bytes of memory.
+            alone; after that, an entry takes 10 to 40 bytes of memory.
     """
 
     format: str

@@ -26,6 +26,7 @@ def test_the_search_finds_how_far_the_weights_may_go(limit):
 
     points = search_blend(point, 0.9)
     assert [each.share for each in points] == sorted(read) == sorted(set(read))
+    assert (0.0 in read) == (limit < 1 / 16)  # the weights before are read only if nothing else is left
     best = best_blend(points, 0.9)
     assert best.general == 0.9 and limit - 1 / 16 < best.share <= limit
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tiny_runs import DRAWING, StopAfter, metrics, tiny_config
+from tiny_runs import DRAWING, StopAfter, metrics
 from waiting import HANG
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
@@ -22,14 +22,6 @@ from ppocr_ext.report.run_page import write_report
 
 pytestmark = pytest.mark.e2e
 TIMES = ("time", "ips", "fps")
-
-
-@pytest.fixture(scope="module")
-def weights(captchas, tmp_path_factory):
-    """A checkpoint to start from."""
-    folder = tmp_path_factory.mktemp("weights")
-    train(tiny_config(captchas, folder, "student", **{"Global.epoch_num": 1}))
-    return folder / "run" / "latest"
 
 
 @pytest.fixture

@@ -4,24 +4,17 @@ import json
 
 import numpy as np
 import pytest
-from tiny_runs import StopAfter, metrics, tiny_config
+from tiny_runs import StopAfter, metrics
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
-from ppocr_ext.errors import DataError
+from ppocr_ext.errors import ConfigError
 from ppocr_ext.issues import InvalidConfigError
-from ppocr_ext.loop.hooks.keep_general import DROP, GENERAL, GENERAL_FILE, KeepGeneral
+from ppocr_ext.loop.hooks.keep_general import DROP, GENERAL, KeepGeneral
 from ppocr_ext.loop.session import train
+from ppocr_ext.run.general import POINTS
 
 pytestmark = pytest.mark.e2e
 FAR = 60.0  # the last weights are about 0.4 away
-
-
-@pytest.fixture(scope="module")
-def weights(captchas, tmp_path_factory):
-    """A checkpoint to start from."""
-    folder = tmp_path_factory.mktemp("weights")
-    train(tiny_config(captchas, folder, "student", **{"Global.epoch_num": 1}))
-    return folder / "run" / "latest"
 
 
 @pytest.fixture
@@ -67,7 +60,7 @@ def forgetting(monkeypatch, weights):
 
 
 def general(folder):
-    return json.loads((folder / GENERAL_FILE).read_text(encoding="utf-8"))
+    return json.loads((folder / POINTS).read_text(encoding="utf-8"))
 
 
 def read_in(folder):
@@ -84,7 +77,7 @@ def test_weights_that_keep_the_list_are_the_best_as_without_it(kept, forgetting,
         (name, Checkpoint(tmp_path / name / "latest").weights()) for name in ("run", "plain")
     )
     assert all(np.array_equal(ours[name], theirs[name]) for name in theirs)
-    assert [each["share"] for each in general(tmp_path / "run")["points"]] == [0.0, 1.0]
+    assert [each["share"] for each in general(tmp_path / "run")["points"]] == [1.0]
     assert read_in(tmp_path / "run")[0] == (0.9, 0.0)
 
 
@@ -105,30 +98,55 @@ def test_weights_that_forget_are_drawn_back(kept, forgetting, tmp_path, weights)
             np.testing.assert_allclose(best[name], tensor + chosen * (last[name] - tensor), atol=1e-6)
 
 
-def test_a_resumed_run_ends_alike(kept, forgetting, tmp_path):
+@pytest.mark.parametrize("step", [3, 6])
+def test_a_run_that_was_killed_can_be_resumed_until_it_has_chosen(
+    kept, forgetting, tmp_path, step, monkeypatch
+):
     forgetting(FAR)
     train(kept("whole"))
-    train(kept(), hooks=[StopAfter(3)])
-    train(kept(**{"Global.checkpoints": str(tmp_path / "run" / "latest")}))
+    monkeypatch.setattr(KeepGeneral, "on_trained", lambda hook: None)  # as if it were killed before
+    train(kept(), hooks=[StopAfter(step)] * (step < 6))
+    monkeypatch.undo()
+    forgetting(FAR)
+    resumed = kept(**{"Global.checkpoints": str(tmp_path / "run" / "latest")})
+    assert train(resumed).status == "finished"
     assert general(tmp_path / "run") == general(tmp_path / "whole")
     one, other = (Checkpoint(tmp_path / name / "best_accuracy").weights() for name in ("run", "whole"))
     assert all(np.array_equal(one[name], other[name]) for name in other)
+    with pytest.raises(ConfigError, match="nothing_left|finished epoch"):
+        train(resumed)
 
 
-def test_a_training_that_gains_nothing_allowed_says_so(kept, forgetting, tmp_path, weights):
+def test_a_run_that_goes_on_knows_the_best_that_was_chosen(kept, forgetting, tmp_path):
+    forgetting(FAR)
+    best = train(kept()).best
+    assert Checkpoint(tmp_path / "run" / "latest").train_state().best == best
+
+
+@pytest.mark.parametrize("eval_at_start", [True, False])
+def test_a_training_that_gains_nothing_allowed_says_so(kept, forgetting, tmp_path, weights, eval_at_start):
     forgetting(1e6)
-    outcome = train(kept())
+    outcome = train(kept(**{"Global.eval_at_start": eval_at_start}))
     assert (outcome.status, outcome.best["best_epoch"]) == ("not_kept", 0)
     best, before = Checkpoint(tmp_path / "run" / "best_accuracy").weights(), Checkpoint(weights).weights()
     assert all(np.array_equal(best[name], before[name]) for name in before)
 
 
-@pytest.mark.parametrize("values", [{"max_drop": 1.5}, {"max_dorp": 0.1}, {"dataset": None}])
+def test_a_training_from_nothing_has_nothing_to_keep(kept, tmp_path):
+    assert train(kept(**{"Global.pretrained_model": None})).status == "finished"
+    assert not (tmp_path / "run" / POINTS).exists()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"max_drop": 1.5},
+        {"max_dorp": 0.1},
+        {"dataset": None},
+        {"dataset": {"data_dir": ".", "label_file_lst": ["list.txt"]}},  # else that of Eval would be read
+        {"dataset.label_file_list": ["nothing.txt"]},
+    ],
+)
 def test_a_section_that_cannot_be_meant_is_refused(kept, values):
     with pytest.raises(InvalidConfigError):
         train(kept(**{f"Eval.general.{key}": value for key, value in values.items()}))
-
-
-def test_a_list_that_is_not_there_is_named_with_its_section(kept):
-    with pytest.raises(DataError, match="Eval.general"):
-        train(kept(**{"Eval.general.dataset.label_file_list": ["nothing.txt"]}))

@@ -78,7 +78,7 @@ CONFIGS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 @pytest.fixture
 def stock(captchas: Path, tmp_path: Path) -> Any:
-    """Return a function that gives the config of a name, on six drawn lines to train on and two to judge."""
+    """Return a function from the name of a network to its config, with six drawn lines to train on and two for Eval."""
 
     def build(name: str) -> Config:
         parts, own = CONFIGS[name]

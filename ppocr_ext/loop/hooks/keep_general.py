@@ -11,7 +11,7 @@ from typing import Any
 import paddle
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint, TrainState
-from ppocr_ext.checkpoint.contents import BEST, write_weights
+from ppocr_ext.checkpoint.contents import BEST, is_start, write_weights
 from ppocr_ext.checkpoint.files import remove_checkpoints
 from ppocr_ext.checkpoint.weights import put_back
 from ppocr_ext.evaluation.blend import BlendPoint, best_blend, blended, search_blend
@@ -19,13 +19,12 @@ from ppocr_ext.io.atomic import write_text
 from ppocr_ext.loop.adapter import evaluate_now
 from ppocr_ext.loop.events import Hook, Position
 from ppocr_ext.messages import LOG
-from ppocr_ext.run.general import SECTION, open_general
+from ppocr_ext.run.general import BEFORE, POINTS, SECTION, open_general
 from ppocr_ext.run.run import Run
 
 GENERAL, DROP = "general_acc", "general_drop"  # in the metrics of an evaluation
-GENERAL_FILE, BEFORE = "general.json", "before_training"  # in the run folder; the second is a checkpoint
 _LITTLE = 0.5  # general accuracy before the training
-_CHANCE = math.log(0.05)  # that a loss shows in no line
+_DOUBT = 0.05  # probability that lines hide a loss
 _ROUNDING = 1e-9
 
 
@@ -52,32 +51,26 @@ class KeepGeneral(Hook):
             for name, tensor in run.network.state_dict().items()
             if tensor.is_floating_point() and name.partition(".")[0] not in run.frozen
         }
-        self._weights_before = self._begin(position)
+        (run.folder / POINTS).unlink(missing_ok=True)
+        self._weights_before = self._begin()
         state = run.hook_states.get(type(self).__name__, {})
         self._before = float(state["before"]) if state else self._read_before()
-        self._refused = float(
-            state.get("refused", -1.0)
-        )  # the highest accuracy of weights that forget too much
-        lines = len(self._loader.dataset)
-        LOG.info(
-            "%s: the weights before the training read %.2f %% of %d lines", SECTION, 100 * self._before, lines
-        )
+        # the highest accuracy of weights that have lost too much
+        self._refused = float(state.get("refused", -1.0))
+        percent, lines = 100 * self._before, len(self._loader.dataset)
+        LOG.info("%s: the weights before the training read %.2f %% of %d lines", SECTION, percent, lines)
         if self._before < _LITTLE:
             LOG.warning("%s: that is less than half of it, so there is little to keep", SECTION)
-        needed = math.ceil(_CHANCE / math.log1p(-self._max_drop)) if self._max_drop else 0
+        needed = math.ceil(math.log(_DOUBT) / math.log1p(-self._max_drop)) if self._max_drop else 0
         if lines < needed:
-            LOG.warning(
-                "%s: it takes %d lines to show that at most %g %% are lost",
-                SECTION,
-                needed,
-                100 * self._max_drop,
-            )
+            of = f"it takes {needed:,} lines to show that at most {self._max_drop:.2%} are lost"
+            LOG.warning("%s: %s", SECTION, of)
 
-    def _begin(self, position: Position) -> dict[str, Any]:
+    def _begin(self) -> dict[str, Any]:
         """Return the weights before the training; they are in the run folder, since a resumed run needs them too."""
         own = self._run.folder / BEFORE
         resumed = self._run.checkpoint
-        if resumed is None or position.global_step == 0:
+        if resumed is None:
             remove_checkpoints(own.parent, [BEFORE])
             weights = {name: tensor.astype("float32").numpy() for name, tensor in self._tensors.items()}
         else:
@@ -92,11 +85,11 @@ class KeepGeneral(Hook):
     def saved_weights(self, name: str) -> Mapping[str, Any]:
         return self._chosen if name == BEST else {}
 
-    def judge_best(self, metrics: Mapping[str, float], is_start: bool) -> tuple[bool, Mapping[str, float]]:
+    def judge_best(self, metrics: Mapping[str, float], at_start: bool) -> tuple[bool, Mapping[str, float]]:
         accuracy = metrics[self._indicator]
         if accuracy <= self._refused:  # later weights have forgotten more, so the list is not read again
             return False, {}
-        general = self._before if is_start else self._general()
+        general = self._before if at_start else self._general()
         LOG.info("%s: %.2f %% (%.2f %% before)", SECTION, 100 * general, 100 * self._before)
         drop = self._before - general
         accepted = drop <= self._max_drop + _ROUNDING
@@ -119,20 +112,19 @@ class KeepGeneral(Hook):
         least = self._before - self._max_drop - _ROUNDING
         points = search_blend(read, least)
         put_back(last, self._tensors)
-        best = best_blend(points, least)
-        so_far = self.loop.best
-        if best[1:] > (so_far.get(self._indicator, 0.0), so_far.get(GENERAL, 0.0)):
+        best, so_far = best_blend(points, least), self.loop.best
+        if best[1:] > (so_far.get(self._indicator, -1.0), so_far.get(GENERAL, -1.0)):
             self._chosen = blended(before, last, best.share)
             found = {GENERAL: best.general, DROP: self._before - best.general}
-            self.loop.save_best({**metrics[best.share], **found})
+            self.loop.save_best({**metrics[best.share], **found}, is_start=not best.share)
             LOG.info("%s: the best checkpoint has the weights of %s", SECTION, _line(best))
         content = {
             "before": self._before,
             "max_drop": self._max_drop,
-            "points": [p._asdict() for p in points],
+            "points": [each._asdict() for each in points],
         }
-        write_text(self._run.folder / GENERAL_FILE, json.dumps(content, indent=1) + "\n")
-        if not best.share and not self.loop.best["best_epoch"]:
+        write_text(self._run.folder / POINTS, json.dumps(content, indent=1) + "\n")
+        if is_start(self.loop.best):
             reason = (
                 f"no weights of this training read more, and lose at most {self._max_drop:.2%} of {SECTION}"
             )

@@ -147,7 +147,7 @@ class ResNet(nn.Layer):
         layers: 18, 34, 50, 101, 152 or 200.
 
     Raises:
-        ConfigError: there is no network of so many layers.
+        ConfigError: PaddleOCR has no ResNet with this number of layers.
         ModelError: the images are too low (when called).
     """
 

@@ -97,6 +97,7 @@ def test_two_processes_train_together(tiny, two, tmp_path, monkeypatch):
     uneven = two("uneven", **one_branch, **{"Global.accumulate": 2})
     # evaluated before the first step and after the last one, where PaddleOCR's loop does not
     tuned = {"Global.pretrained_model": str(tmp_path / "ctc" / "latest"), "Global.eval_batch_step": [0, 4]}
+    tuned["Eval.general.dataset.label_file_list"] = [str(tmp_path / "train.txt")]  # process 0 alone reads it
     jobs = [
         job(tmp_path, "double", two("double", **one_branch)),
         job(tmp_path, "grouped", two("grouped", **one_branch, **grouped)),
@@ -163,6 +164,7 @@ def test_two_processes_train_together(tiny, two, tmp_path, monkeypatch):
 
     trained(tmp_path, "tuned")
     assert steps(tmp_path / "tuned", "eval") == [0, 4, 6]
+    assert json.loads((tmp_path / "tuned" / "general.json").read_text())["points"]
 
     # a value that is bad in process 1 alone, without a gradient: both skip the step
     trained(tmp_path, "skips")

@@ -16,14 +16,14 @@ from ppocr_ext import errors
 MODULES = house.modules()
 # A change that needs more raises them in its own commit, and says what for.
 MOST = {
-    "working statements": 24_188,
-    "all statements": 30_609,
-    "tokens": 340_909,
+    "working statements": 24_215,
+    "all statements": 30_639,
+    "tokens": 341_285,
     "files": 260,
-    "lines of tests": 43_343,
+    "lines of tests": 43_364,
     "lines of tools": 6_238,
-    "words of English prose": 22_886,
-    "words of tables": 7_519,
+    "words of English prose": 22_915,
+    "words of tables": 7_541,
     "pages": 15,
 }
 ERRORS = {

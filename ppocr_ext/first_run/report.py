@@ -120,7 +120,7 @@ def result_lines(inspection: Inspection, files: Files, trial: Trial) -> Iterator
     if "general" in numbers:
         part = _part(numbers["general_samples"], files.counts["general"])
         samples = f"{numbers['general_samples']:,} samples{part}"
-        yield f"  and {numbers['general']:.2%} of {out / 'general.txt'} ({samples}), which Eval.general keeps"
+        yield f"  and {numbers['general']:.2%} of {out / 'general.txt'} ({samples}), to be kept (Eval.general)"
     if trial.doubtful:
         judged = numbers["judged"]
         part = _part(judged, files.counts["train"] + files.counts["val"])

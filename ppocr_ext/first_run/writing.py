@@ -33,8 +33,8 @@ from ppocr_ext.synth.lines import LineSource
 
 CONFIG = "config.yml"
 GENERAL_LINES = 300
-# What may be lost of the general list. More is lost of drawn lines than of real ones: where 10 of 100 drawn lines were,
-# 1 of 100 photographed words and of printed columns (docs/results.md, Released models).
+# What may be lost of the general list. More is lost of drawn lines than of real ones: where 9 to 10 of 100 drawn lines
+# were, 1 to 4 of 100 photographed words and at most 1 of printed columns (docs/results.md, Released models).
 MAX_DROP, MAX_DROP_OF_OWN = 0.1, 0.01
 JUDGED = 500  # samples of a list that are read before the training, and labels whose loss is computed
 _DRAWN = "drawn"  # lines to train on

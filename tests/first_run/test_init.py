@@ -262,7 +262,7 @@ def test_a_student_is_taught_by_a_run(
         capsys, "config", "-c", "taught/config.yml", "--check", "-o", "Global.allow_untrained_teacher=true"
     )
     text = said(capsys, "init", photos, "--base", "run", "--out", "more", "--general", photos / "labels.txt")
-    assert "the run run" in text and "general 34" in text and "Eval.general keeps" in text
+    assert "the run run" in text and "general 34" in text and "to be kept (Eval.general)" in text
     text = said(capsys, "init", photos, "--distill", "ch_SVTRv2_rec", "ch_RepSVTR_rec", "--out", "official")
     assert "weights get ch_SVTRv2_rec && ppocr-ext weights get ch_RepSVTR_rec" in text
     assert load("official/config.yml").at("Architecture.Models.Student.pretrained") == "ch_RepSVTR_rec"

@@ -20,7 +20,7 @@ MOST = {
     "all statements": 30_639,
     "tokens": 341_285,
     "files": 260,
-    "lines of tests": 43_364,
+    "lines of tests": 43_371,
     "lines of tools": 6_238,
     "words of English prose": 22_917,
     "words of tables": 7_541,

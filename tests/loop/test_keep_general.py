@@ -11,7 +11,8 @@ from ppocr_ext.errors import ConfigError
 from ppocr_ext.issues import InvalidConfigError
 from ppocr_ext.loop.hooks.keep_general import DROP, GENERAL, KeepGeneral
 from ppocr_ext.loop.session import train
-from ppocr_ext.run.general import POINTS
+from ppocr_ext.run.general import POINTS, open_general
+from ppocr_ext.run.run import Run
 
 pytestmark = pytest.mark.e2e
 FAR = 60.0  # the last weights are about 0.4 away
@@ -66,6 +67,12 @@ def general(folder):
 def read_in(folder):
     """The general accuracy of the evaluations, and what is lost of it."""
     return [(each[GENERAL], each[DROP]) for each in metrics(folder) if GENERAL in each]
+
+
+def test_the_general_list_is_read_and_not_that_of_eval(kept):
+    run = Run.build(kept(), "train")
+    loader = open_general(run, run.network)
+    assert (len(loader.dataset), len(run.eval_loader.dataset)) == (24, 10)
 
 
 def test_weights_that_keep_the_list_are_the_best_as_without_it(kept, forgetting, tmp_path):

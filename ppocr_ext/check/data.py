@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from ppocr_ext.base.parts import (
 )
 from ppocr_ext.check.config_check import DATA_KEYS, ConfigCheck, Path
 from ppocr_ext.config import Config, named_items
-from ppocr_ext.config.global_keys import shown
+from ppocr_ext.config.global_keys import ValueRule, shown
 from ppocr_ext.config.node import dotted
 from ppocr_ext.data.batches import kept_keys
 from ppocr_ext.data.preprocessing import (
@@ -36,10 +36,13 @@ from ppocr_ext.errors import PPOCRExtError
 from ppocr_ext.registry import DATASETS, ComponentKeys
 
 _SECTION = {
-    "Train": ("dataset", "loader", "sampler", "teacher_cache"),
+    "Train": ("dataset", "loader", "sampler", "teacher_cache", "mix"),
     "Eval": ("dataset", "loader", "sampler", "general"),
 }
 _OF_GENERAL = ("dataset", "max_drop")
+_OF_MIX = {"dataset": ValueRule(), "share": ValueRule("number", above=0), "labelled": ValueRule("truth")}
+_LISTS = "lists with a share of the batch between 0 and 1: [{dataset: {…}, share: 0.3}]."
+_ALONE = "cannot be used"
 _LOADER_REQUIRED = frozenset({"batch_size_per_card", "drop_last", "shuffle", "num_workers"})
 _LOADER = ComponentKeys(frozenset(DATA_KEYS["loader"]), _LOADER_REQUIRED)
 
@@ -61,6 +64,8 @@ def _check_section(check: ConfigCheck, mode: str) -> None:
             check.unknown_key((mode, str(key)), known)
     if section.get("general") is not None:
         _check_general(check)
+    if section.get("mix") is not None:
+        _check_mix(check)
     keys = _check_dataset(check, mode)
     _check_transforms(check, mode)
     if loader := check.mapping(mode, "loader"):
@@ -73,20 +78,7 @@ def _check_section(check: ConfigCheck, mode: str) -> None:
 def _check_general(check: ConfigCheck) -> None:
     """Check ``Eval.general``: a dataset, whose other keys are those of ``Eval.dataset``, and a limit."""
     path = ("Eval", "general")
-    section = check.mapping(*path)
-    for key in section:
-        if key not in _OF_GENERAL:
-            check.unknown_key((*path, str(key)), _OF_GENERAL)
-    options = check.mapping(*path, "dataset")
-    name = options.get("name") or check.at("Eval", "dataset", "name")
-    if not options:
-        check.missing((*path, "dataset"), "data_dir and label_file_list of the lines that must still be read")
-    elif name is not None and (dataset := check.component(DATASETS, name, (*path, "dataset", "name"))):
-        keys = dataset_keys(dataset)
-        if keys is not None:
-            # without what names the samples, those of Eval would be read
-            own = replace(keys, required=keys.named & {"label_file_list"} or keys.named & {"data_dir"})
-            check.check_keys((*path, "dataset"), own, options, extra=("name", "transforms"))
+    section = _check_lines(check, path, _OF_GENERAL)
     limit = section.get("max_drop", 0)
     if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 <= limit < 1:
         check.error(
@@ -94,6 +86,74 @@ def _check_general(check: ConfigCheck) -> None:
             "bad_value",
             f"found {shown(limit)}, expected a share from 0 to 1, such as 0.01.",
         )
+
+
+def _check_lines(check: ConfigCheck, path: Path, known: Sequence[str]) -> Mapping[Any, Any]:
+    """Check the keys and the dataset of lines beside those of ``path``'s first part, and return their section."""
+    section = check.mapping(*path)
+    for key in section:
+        if key not in known:
+            check.unknown_key((*path, str(key)), known)
+    options = check.mapping(*path, "dataset")
+    name = options.get("name") or check.at(path[0], "dataset", "name")
+    if not options:
+        check.missing((*path, "dataset"), "data_dir and label_file_list of these lines")
+    elif name is not None and (dataset := check.component(DATASETS, name, (*path, "dataset", "name"))):
+        keys = dataset_keys(dataset)
+        if keys is not None:
+            # without what names the samples, those of the section would be read
+            own = replace(keys, required=keys.named & {"label_file_list"} or keys.named & {"data_dir"})
+            check.check_keys((*path, "dataset"), own, options, extra=("name", "transforms"))
+    return section
+
+
+def _check_mix(check: ConfigCheck) -> None:
+    """Check ``Train.mix``: lists with shares of a batch, and what a list without labels needs."""
+    path: Path = ("Train", "mix")
+    entries = check.at(*path)
+    if not isinstance(entries, tuple):
+        check.error(path, "bad_value", f"found {shown(entries)}, expected {_LISTS}")
+        return
+    total = 0.0
+    for number in range(len(entries)):
+        own = (*path, str(number))
+        section = _check_lines(check, own, tuple(_OF_MIX))
+        problems = {key: rule.problem(section.get(key)) for key, rule in _OF_MIX.items()}
+        for key, problem in problems.items():
+            if problem is not None:
+                check.error((*own, key), problem.code, problem.message)
+        if section.get("share") is None:
+            check.missing((*own, "share"), _LISTS)
+        elif problems["share"] is None:
+            total += section["share"]
+        if section.get("labelled") is False:
+            _check_unlabelled(check, own)
+    if total >= 1:
+        check.error(path, "bad_value", f"the shares sum to {total:g}: nothing is left for Train.dataset.")
+    if check.at("Train", "teacher_cache") is not None:
+        check.error(path, "conflicting_keys", f"{_ALONE} with Train.teacher_cache. Fix: remove one of them.")
+
+
+def _check_unlabelled(check: ConfigCheck, path: Path) -> None:
+    """Check that the weights before the training can teach the lines of ``path``."""
+    settings = check.config.settings
+    for is_wrong, problem in (
+        (
+            settings.pretrained_model is None and settings.checkpoints is None,
+            "need weights that teach them. Fix: Global.pretrained_model.",
+        ),
+        (check.at("Architecture", "Models") is not None, f"{_ALONE} in a distillation, which has a teacher."),
+        (
+            check.at("Eval", "general") is None,
+            "need Eval.general, which shows whether they help, and keeps their teacher.",
+        ),
+        (
+            settings.cal_metric_during_train,
+            "have no text to compare with. Fix: -o Global.cal_metric_during_train=false",
+        ),
+    ):
+        if is_wrong:
+            check.error((*path, "labelled"), "conflicting_keys", f"lines with `labelled: false` {problem}")
 
 
 def _check_indentation(check: ConfigCheck, mode: str, part: str) -> list[str]:

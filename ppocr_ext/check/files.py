@@ -80,11 +80,14 @@ def check_files(check: ConfigCheck) -> None:
                 _check_label_files(check, (mode, "dataset"))
             if reads_key(check.config, mode, "data_dir"):
                 _check_folder(check, (mode, "dataset", "data_dir"))
-    general = ("Eval", "general", "dataset")
-    if "Eval" in check.modes and check.at(*general[:2]) is not None:
-        if check.at(*general, "label_file_list") is not None:
-            _check_label_files(check, general)
-        _check_folder(check, (*general, "data_dir"))
+    mix = check.at("Train", "mix") if "Train" in check.modes else None
+    beside: list[KeyPath] = [("Train", "mix", str(number), "dataset") for number in range(len(mix or ()))]
+    if "Eval" in check.modes and check.at("Eval", "general") is not None:
+        beside.append(("Eval", "general", "dataset"))
+    for section in beside:
+        if check.at(*section, "label_file_list") is not None:
+            _check_label_files(check, section)
+        _check_folder(check, (*section, "data_dir"))
     if check.role == "train":
         _check_folder(check, ("Train", "teacher_cache"))
     for path, name in weights_to_load(check.config, check.role):

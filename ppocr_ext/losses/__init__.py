@@ -25,6 +25,7 @@ from ppocr_ext.losses.sub_model_losses import (
     DistillationNRTRLoss,
     DistillationSARLoss,
 )
+from ppocr_ext.losses.taught_loss import TaughtLoss, ctc_of
 
 __all__ = [
     "CELoss",
@@ -47,6 +48,8 @@ __all__ = [
     "MultiLoss",
     "NRTRLoss",
     "SARLoss",
+    "TaughtLoss",
     "build_loss",
+    "ctc_of",
     "required_outputs",
 ]

@@ -123,7 +123,7 @@ class RunOptions:
         host_path: a PaddleOCR checkout; None searches for a host.
         old_dictionary: dictionary of the weights, if it differs from the config's.
         weights_of: the sub-model whose weights a single model takes from a file of several (not ``"train"``).
-        eval_section: config section of the data of ``Eval``, for messages.
+        eval_section, train_section: config sections of the data of ``Eval`` and ``Train``, for messages.
         reads_ctc: True if the labels of ``Eval`` are compared with CTC's output, so they must fit its frames.
         evaluates: False for a training that never reads ``Eval``, such as the one that stores a teacher's outputs.
     """
@@ -133,6 +133,7 @@ class RunOptions:
     old_dictionary: str | None = None
     weights_of: str = "Student"
     eval_section: str = "Eval"
+    train_section: str = "Train"
     reads_ctc: bool = True
     evaluates: bool = True
 
@@ -188,7 +189,7 @@ class RunContext:
 
     def name_of(self, mode: str) -> str:
         """Return the name of the data of ``"Train"`` or ``"Eval"`` in messages."""
-        return self.options.eval_section if mode == "Eval" else mode
+        return self.options.eval_section if mode == "Eval" else self.options.train_section
 
 
 def open_context(config: Config, options: RunOptions) -> RunContext:

@@ -79,7 +79,7 @@ def run_preflight(
     charset: Charset,
     frames: Mapping[str, FrameCounts],
     record: Path | None = None,
-    eval_section: str = "Eval",
+    names: Mapping[str, str] | None = None,
     seconds: float | None = None,
     report: Callable[[str], None] = LOG.info,
     config_warnings: Sequence[Issue] = (),
@@ -92,7 +92,7 @@ def run_preflight(
         charset: its dictionary.
         frames: T of the CTC output, for each mode to check (``"Train"``, ``"Eval"``); its notes are reported too.
         record: the ``preflight.json`` to write, also if the data is not usable.
-        eval_section: name of the data of ``Eval`` in messages.
+        names: names of the data of modes in messages, if they are not those of the modes.
         seconds: stop the check of each mode after this time; None checks every sample.
         report: called with a summary of usable data.
         config_warnings: warnings of the config check, which ``record`` gets too.
@@ -106,7 +106,7 @@ def run_preflight(
         InvalidConfigError: there is an issue of level error, or any issue with ``Global.strict``.
     """
     limit = unusable_limit_of(config)
-    names = {mode: eval_section if mode == "Eval" else mode for mode in frames}
+    names = {mode: mode for mode in frames} | dict(names or {})
     found, errors = _check_sections(config, charset, frames, names, seconds, report)
     if "Train" in found and all(map(limit.allows_report, found.values())):
         found["Train"].warnings.extend(shared_image_warnings(config, found, report))
@@ -145,7 +145,7 @@ def _check_sections(
             checked.warnings.extend(data_warnings(config, mode, checked, names[mode]))
             if not limit.allows_report(checked):
                 continue
-            forgotten = forgotten_characters(config, charset, checked) if mode == "Train" else ""
+            forgotten = forgotten_characters(config, charset, checked) if names[mode] == "Train" else ""
             for text in filter(None, (checked.summary(), checked.frames_summary(), forgotten)):
                 report(f"{names[mode].lower()} data: {text}")
         for text in count.notes(0 if checked is None else checked.most_frames):
@@ -276,6 +276,8 @@ def data_warnings(config: Config, mode: str, report: PreflightReport, section: s
         path = "Global.character_dict_path"
         yield data_warning(config, "other_case", path, f"{section}: {case_text(report)}. Fix: {CASE_FIX}")
     yield from _cut_labels(config, mode, report, section)
+    if mode == "Train" != section:  # a list beside it
+        return
     if mode == "Train":
         if len(report.texts) == 1 < _MANY < report.usable:
             key = "Train.dataset.data_dir" if report.is_lmdb else "Train.dataset.label_file_list"

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
 
-from paddle import nn
+import paddle
+from paddle import Tensor, nn
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
+from ppocr_ext.checkpoint.weights import put_back
 from ppocr_ext.config import Config
+from ppocr_ext.losses import ctc_of
+from ppocr_ext.losses.base_loss import to_logits
+from ppocr_ext.modeling.backbones.conv_parts import fused_network
+from ppocr_ext.modeling.head_request import HeadRequest
 from ppocr_ext.run.context import RunContext, RunOptions
 from ppocr_ext.run.loader import Loader
 from ppocr_ext.run.loader_setup import open_data
@@ -54,3 +62,27 @@ def open_general(context: RunContext, model: nn.Layer) -> Loader:
         team=Team(),
     )
     return open_data(alone, model).eval_loader
+
+
+def teacher_before(context: RunContext, network: nn.Layer) -> Callable[[Tensor], Tensor]:
+    """Return a function that gives the CTC logits of the weights before the training, for images [B, 3, H, W].
+
+    Args:
+        context: the context of a training; a resumed one takes these weights from beside its checkpoint.
+        network: with the weights that the training begins from or goes on with; it is copied.
+
+    Raises:
+        WeightsError: the weights before the training are not beside the checkpoint.
+    """
+    before = deepcopy(network)
+    if context.checkpoint is not None:
+        put_back(Checkpoint(context.checkpoint.prefix.with_name(BEFORE)).weights(), before.state_dict())
+    before = fused_network(before)
+    # as many frames as the network in training has
+    request = HeadRequest(frozenset({"ctc"}), for_training=True)
+
+    @paddle.no_grad()
+    def read(images: Tensor) -> Tensor:
+        return to_logits(ctc_of(before(images, request=request)), "the weights before the training")
+
+    return read

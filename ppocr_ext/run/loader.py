@@ -22,6 +22,7 @@ from paddle.io import BatchSampler, DataLoader, DistributedBatchSampler, get_wor
 from paddle.io.dataloader.collate import default_collate_fn
 
 from ppocr_ext.data.load_failures import sample_key
+from ppocr_ext.data.mixing import MixedBatches, MixedSamples
 from ppocr_ext.data.sample_seeds import (
     Batch,
     BatchSize,
@@ -271,7 +272,17 @@ class Loader:
             self._begin_epoch(epoch)
         if self.views is not None:
             return self.read_view(self.views.views.of_epoch(epoch), self._of_epoch(self.views, epoch), skip)
-        return self._start(SeededBatches(self.batch_sampler, (self._seed, epoch, self._rank), skip))
+        return self._start(SeededBatches(self._mixed(epoch), (self._seed, epoch, self._rank), skip))
+
+    def _mixed(self, epoch: int) -> Any:
+        """Return the batches of an epoch, with samples of ``Train.mix`` if there are any."""
+        samples, sampler = self.dataset, self.batch_sampler
+        if not isinstance(samples, MixedSamples):
+            return sampler
+        done = (max(epoch, 1) - 1) * _samples_an_epoch(sampler)
+        return MixedBatches(
+            sampler, samples.lists, samples.ends, done, self._seed, self._rank, self._processes
+        )
 
     def of_view(self, view: int) -> list[Batch]:
         """Return the batches of a view, with each sample once, always in the same order."""
@@ -320,6 +331,13 @@ class Loader:
             started = iter(reader)
         _STARTED.append(started)
         return _raise_failures(started)
+
+
+def _samples_an_epoch(sampler: Any) -> int:
+    """Return the samples of a process in an epoch."""
+    if hasattr(sampler, "batchs_in_one_epoch"):  # PaddleOCR's MultiScaleSampler
+        return sum(map(len, sampler.batchs_in_one_epoch))
+    return len(sampler) * sampler.batch_size if sampler.drop_last else sampler.num_samples
 
 
 def view_batches(parts: LoaderParts, views: Views) -> ViewBatches:

@@ -5,9 +5,10 @@ The host's datasets then skip unusable samples, and name a sample that fails whe
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,13 +26,15 @@ from ppocr_ext.data.batches import MULTI_HEAD, SINGLE_HEAD, BatchLayout, kept_ke
 from ppocr_ext.data.label_file import parse_line, read_raw_lines
 from ppocr_ext.data.lmdb_sets import open_sets
 from ppocr_ext.data.load_failures import LoadFailures, report_failures
+from ppocr_ext.data.mixing import SECTION as MIX
+from ppocr_ext.data.mixing import MixedSamples, mixed_lists
 from ppocr_ext.data.preflight_report import FileReport, PreflightReport
 from ppocr_ext.data.sample_seeds import Views, generators_kept, warn_of_other_views
 from ppocr_ext.errors import DataError
-from ppocr_ext.io.atomic import require_no_link, scratch_folder
+from ppocr_ext.io.atomic import atomic_writer, require_no_link, scratch_folder
 from ppocr_ext.messages import LOG
 from ppocr_ext.registry import DATASETS
-from ppocr_ext.run.context import RunContext
+from ppocr_ext.run.context import RunContext, RunOptions
 from ppocr_ext.run.data_check import (
     label_files_of,
     run_preflight,
@@ -42,6 +45,8 @@ from ppocr_ext.run.data_check import (
 from ppocr_ext.run.frame_counts import FrameCounts, count_frames, is_ctc_loss
 from ppocr_ext.run.host_config import host_config, settings_of, warn_of_other_settings
 from ppocr_ext.run.loader import Loader, LoaderParts, loader_parts
+
+TRAIN = "Train.dataset"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +124,8 @@ def open_data(
     trained = frames.get("Train", no_limit)
     check = label_check(config, context.charset, trained, trained.fixed_by) if context.trains else None
     plain = host_config(config, distributed=context.team.size > 1, label_files=usable_files)
-    loaders = {mode: _loader(context, plain, classes, check, views, mode) for mode in modes}
+    mixed = open_mixed(context, model) if "Train" in modes else []
+    loaders = {mode: _loader(context, plain, classes, check, views, mode, mixed) for mode in modes}
     for mode in (mode for mode, loader in loaders.items() if not len(loader)):
         count = len(loaders[mode].dataset)
         shares = config.at(path := f"{mode}.dataset.ratio_list", default=None)
@@ -153,14 +159,18 @@ def _loader(
     check: BatchLabelCheck | None,
     views: Views | None,
     mode: str,
+    mixed: Sequence[Any],
 ) -> Loader:
-    """Build the loader of a section; ``check`` of labels and ``views`` are only for ``Train``."""
+    """Build the loader of a section; ``check`` of labels, ``views`` and ``mixed`` are only for ``Train``."""
 
     def parts(seed: int) -> LoaderParts:
         config = plain_copy(plain)  # a dataset may change it
-        return loader_parts(
+        own = loader_parts(
             context.host, config, mode, seed, device=context.device, dataset_class=classes.get(mode)
         )
+        if mode == "Eval" or not mixed:
+            return own
+        return replace(own, dataset=MixedSamples([own.dataset, *mixed], mixed_lists(context.config)))
 
     seed = context.seed
     rank = context.team.rank
@@ -172,6 +182,55 @@ def _loader(
     return Loader(first, check, seed=seed, rank=rank, processes=processes, views=views, rebuild=parts)
 
 
+def open_mixed(context: RunContext, model: nn.Layer) -> list[Any]:
+    """Return the datasets of ``Train.mix``, each over ``Train.dataset``, in the order of :func:`mixed_lists`."""
+    config = context.config
+    files = f"{TRAIN}.label_file_list"
+    datasets = []
+    for each in mixed_lists(config):
+        folder = scratch_folder()
+        own = config.at(f"{each.section}.dataset")
+        changed = {f"{TRAIN}.{key}": value for key, value in own.items()} | {MIX: None}
+        if config.at(f"{TRAIN}.ratio_list", None) is not None:
+            changed[f"{TRAIN}.ratio_list"] = own.get("ratio_list", 1.0)
+        alone = replace(
+            context,
+            config=config.with_values(changed),
+            components=context.components.with_values(changed),
+            folder=folder,
+            options=RunOptions(
+                "train", context.options.host_path, train_section=each.section, evaluates=False
+            ),
+        )
+        if not each.labelled and label_files_of(alone.config, "Train"):
+            written = _without_labels(alone, folder)
+            alone = replace(alone, config=alone.config.with_values({files: written}))
+        dataset = open_data(alone, model).train_loader.dataset
+        datasets.append(dataset)
+        LOG.info(
+            "%s: %.3g of its %d samples for each sample of Train.dataset%s",
+            each.section,
+            float(each.ratio),
+            len(dataset),
+            "" if each.labelled else "; they are read as the weights before the training read them",
+        )
+    return datasets
+
+
+def _without_labels(context: RunContext, folder: Path) -> list[str]:
+    """Write the label files of ``Train`` with a label that every network can learn; return them."""
+    delimiter = context.config.at(f"{TRAIN}.delimiter", "\t")
+    label = f"{delimiter}{context.charset.characters[0] * (context.config.settings.min_text_length or 1)}\n"
+    files = []
+    for number, file in enumerate(label_files_of(context.config, "Train")):
+        files.append(str(folder / f"{number}.txt"))
+        with atomic_writer(Path(files[-1])) as stream:
+            for raw in read_raw_lines(file):
+                image = raw.strip().removeprefix(BOM_UTF8).split(delimiter.encode())[0]
+                stream.write(image + label.encode() if image else b"\n")
+    return files
+
+
 def _preflight(context: RunContext, frames: Mapping[str, FrameCounts]) -> dict[str, PreflightReport]:
     """Check the data in one process of each machine by :func:`ppocr_ext.run.data_check.run_preflight`."""
     return context.team.once_per_machine(
@@ -181,7 +240,7 @@ def _preflight(context: RunContext, frames: Mapping[str, FrameCounts]) -> dict[s
             context.charset,
             frames,
             context.folder / "preflight.json" if context.trains and context.is_first else None,
-            context.options.eval_section,
+            {mode: context.name_of(mode) for mode in frames},
             config_warnings=context.config_warnings,
         ),
         lambda found: {mode: _told(report) for mode, report in found.items()},

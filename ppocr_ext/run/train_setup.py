@@ -17,6 +17,7 @@ from ppocr_ext.checkpoint.checkpoints import Checkpoint, Position
 from ppocr_ext.checkpoint.optimizer_state import restore_optimizer
 from ppocr_ext.checkpoint.weights import parameter_names, put_back, trained_state
 from ppocr_ext.config import Config
+from ppocr_ext.data.mixing import mixed_lists
 from ppocr_ext.data.sample_seeds import warn_of_other_seeds
 from ppocr_ext.errors import ConfigError, WeightsError
 from ppocr_ext.losses import (
@@ -24,6 +25,7 @@ from ppocr_ext.losses import (
     DistillationCenterLoss,
     Loss,
     LossContext,
+    TaughtLoss,
     build_loss,
     required_outputs,
 )
@@ -40,7 +42,7 @@ from ppocr_ext.run.freezing import (
     says_what_it_reads,
     unsaved_models,
 )
-from ppocr_ext.run.general import is_left_to_choose
+from ppocr_ext.run.general import is_left_to_choose, teacher_before
 from ppocr_ext.run.host_config import check_profiler
 from ppocr_ext.run.loader_setup import RunData
 from ppocr_ext.run.model_setup import Records, load_model_weights, official_records, require_reading_teachers
@@ -110,6 +112,9 @@ def set_up_training(context: RunContext, model: nn.Layer, data: RunData) -> Trai
         trained = [name for name in getattr(model, "model_name_list", ()) if name not in frozen_models(model)]
         needed = tuple(dict.fromkeys([*(name for name, _ in outputs if name), *trained]))
     loaded = load_model_weights(model, context, needed=needed)
+    if not all(each.labelled for each in mixed_lists(config)):
+        loss = TaughtLoss(loss, teacher_before(context, model))
+        outputs = required_outputs(loss)
     records = official_records(config, loaded.values(), None if checkpoint is None else checkpoint.prefix)
     require_reading_teachers(context, model, sorted(frozen_models(model) & loaded.keys()))
     if checkpoint is None:  # the weights of a resumed run differ from those of the centers anyway

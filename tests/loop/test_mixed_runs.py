@@ -1,0 +1,114 @@
+"""Runs whose batches have lines of other lists beside those of Train, with their labels or with a teacher."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from error_codes import raises_code
+from test_exact_resume import content
+from tiny_runs import DRAWING, MULTI_SCALE, StopAfter, metrics
+
+from ppocr_ext.errors import WeightsError
+from ppocr_ext.issues import InvalidConfigError
+from ppocr_ext.loop.events import Hook
+from ppocr_ext.loop.session import train
+from ppocr_ext.run.general import BEFORE
+
+pytestmark = pytest.mark.e2e
+
+
+class Batches(Hook):
+    """Note the samples of each batch, and how many of them are labelled."""
+
+    def __init__(self):
+        self.seen = []
+
+    def measure_outputs(self, predictions, batch, losses):
+        self.seen.append((len(batch[0]), int(batch[-1].sum()) if len(batch) == 6 else None))
+        return {}
+
+
+@pytest.fixture
+def mixed(tiny, captchas, weights, tmp_path):
+    """Config of a run from `weights`: three batches of eight an epoch, and the images of Eval beside them."""
+
+    def build(name="run", labelled=True, **values):
+        transforms = tiny("student").thaw()["Train"]["dataset"]["transforms"]
+        images = tmp_path / "images.txt"
+        lines = (captchas / "val_list.txt").read_text(encoding="utf-8").splitlines()
+        images.write_text("".join(f"{line.split(chr(9))[0]}\n" for line in lines), encoding="utf-8")
+        files = [str(captchas / "val_list.txt" if labelled else images)]
+        base = {
+            "Global.save_model_dir": str(tmp_path / name),
+            "Global.pretrained_model": str(weights),
+            "Global.dry_step": False,
+            "Train.dataset.transforms": [transforms[0], *DRAWING[1:], *transforms[1:]],
+            "Train.mix": [{"dataset": {"label_file_list": files}, "share": 0.3, "labelled": labelled}],
+        }
+        if not labelled:
+            base["Eval.general.dataset.label_file_list"] = [str(captchas / "val_list.txt")]
+            base["Eval.general.max_drop"] = 0.9
+        return tiny("student", **{**base, **values})
+
+    return build
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+@pytest.mark.parametrize("several_scales", [False, True])
+def test_a_resumed_run_is_bit_identical_to_the_unbroken_one(mixed, tmp_path, labelled, several_scales):
+    values = {}
+    if several_scales:
+        transforms = mixed().thaw()["Train"]["dataset"]["transforms"]
+        values = {
+            "Train.dataset.name": "MultiScaleDataSet",
+            "Train.dataset.ds_width": False,
+            "Train.dataset.transforms": [each for each in transforms if "RecResizeImg" not in each],
+            "Train.sampler": MULTI_SCALE,
+            "Global.allow_different_preprocessing": True,
+        }
+    batches = Batches()
+    train(mixed("whole", labelled, **values), hooks=[batches])
+    own = 4 if several_scales else 8
+    counts = np.diff([int(3 / 7 * own * number) for number in range(len(batches.seen) + 1)])
+    assert batches.seen == [(own + count, None if labelled else own) for count in counts]
+    train(mixed("broken", labelled, **values), hooks=[StopAfter(len(batches.seen) // 2 + 1)])
+    train(mixed("broken", labelled, **values, **{"Global.checkpoints": str(tmp_path / "broken" / "latest")}))
+    whole, resumed = content(tmp_path / "whole"), content(tmp_path / "broken")
+    for part in whole:
+        np.testing.assert_equal(resumed[part], whole[part], err_msg=part)
+    kept = [line for line in metrics(tmp_path / "whole", "train") if line["losses"].get("kept", 0) > 0]
+    assert len(kept) == (0 if labelled else len(batches.seen))
+
+
+def test_the_weights_that_teach_stay_those_before_the_training(mixed, tmp_path):
+    train(mixed(labelled=False), hooks=[StopAfter(2)])
+    Path(f"{tmp_path / 'run' / BEFORE}.pdparams").unlink()
+    with raises_code(WeightsError, "missing_file"):
+        train(mixed(labelled=False, **{"Global.checkpoints": str(tmp_path / "run" / "latest")}))
+
+
+LISTS = {"dataset": {"label_file_list": ["tests"]}, "share": 0.3}
+
+
+@pytest.mark.parametrize(
+    ("values", "labelled"),
+    [
+        ({"Train.mix.0.share": 1.0}, True),
+        ({"Train.mix.0.share": 0}, True),
+        ({"Train.mix.0.share": None}, True),
+        ({"Train.mix.0.share": "0.3"}, True),
+        ({"Train.mix.0.labelled": "no"}, True),
+        ({"Train.mix.0.shares": 0.3}, True),
+        ({"Train.mix.0.dataset": None}, True),
+        ({"Train.mix.0.dataset.label_file_list": ["nothing.txt"]}, True),
+        ({"Train.mix": {"share": 0.3}}, True),
+        ({"Train.mix": [0.3]}, True),
+        ({"Train.teacher_cache": "."}, True),
+        ({"Global.pretrained_model": None}, False),
+        ({"Eval.general": None}, False),
+        ({"Global.cal_metric_during_train": True}, False),
+    ],
+)
+def test_a_mix_that_cannot_be_meant_is_refused(mixed, values, labelled):
+    with pytest.raises(InvalidConfigError):
+        train(mixed(labelled=labelled, **values))

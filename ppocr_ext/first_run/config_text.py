@@ -19,6 +19,7 @@ from ppocr_ext.messages import printable, yaml_text
 
 NETWORK = "network.yml"
 RUN = "run"
+_TAUGHT = 0.3  # share of a batch (docs/results.md, Released models)
 _OF_BASE = ("name", "label_file_list", "ratio_list", "data_dir", "delimiter", "ds_width", "transforms")
 
 
@@ -34,8 +35,22 @@ class Data(NamedTuple):
     labels: Path | None
 
 
+class General(NamedTuple):
+    """The lines that a recogniser must still read.
+
+    Attributes:
+        judged: those that an evaluation reads.
+        taught: others, which the weights before the training teach.
+        max_drop: of the accuracy on ``judged``.
+    """
+
+    judged: Data
+    taught: Data
+    max_drop: float
+
+
 def config_text(
-    plan: Plan, train: Data, val: Data, out: Path, command: str, general: Mapping[str, Any] | None = None
+    plan: Plan, train: Data, val: Data, out: Path, command: str, general: General | None = None
 ) -> str:
     """Return the config as YAML.
 
@@ -45,7 +60,7 @@ def config_text(
         val: the samples of ``Eval``.
         out: the folder of the config.
         command: that made it, for the first line.
-        general: the section ``Eval.general``; None for a training that has nothing to keep.
+        general: what it must still read; None for a training that has nothing to keep.
     """
     base = plan.base
     rows = [
@@ -55,6 +70,12 @@ def config_text(
         Decision("Train.loader.shuffle", True),
         *([Decision("Train.sampler", None, "images of one size")] if base.is_released else []),
     ]
+    if general is not None:
+        taught = {"dataset": _files(general.taught), "share": _TAUGHT, "labelled": False}
+        why = "the weights before the training teach these lines: docs/training.md"
+        rows.append(Decision("Train.mix", [taught], why))
+        if base.config.settings.cal_metric_during_train:
+            rows.append(Decision("Global.cal_metric_during_train", False, "not of lines without labels"))
     if base.config.settings.checkpoints is not None:
         rows.append(Decision("Global.checkpoints", None))
     if base.charset is not None and base.weights is not None and find_source(base.weights) is None:
@@ -77,10 +98,15 @@ def config_text(
             lines.append(f"  {name}: {_inline(value)}{f'   {_comment(reasons)}' if reasons else ''}")
     lines += ["Eval:", f"  dataset: !replace {_inline(_dataset(plan, 'Eval', val))}"]
     if general is not None:
-        lines.append(
-            f"  general: {_inline(general)}   {_comment('what must still be read: docs/training.md')}"
-        )
+        kept = {"dataset": _files(general.judged), "max_drop": general.max_drop}
+        lines.append(f"  general: {_inline(kept)}   {_comment('what must still be read: docs/training.md')}")
     return "\n".join([*lines, ""])
+
+
+def _files(data: Data) -> dict[str, Any]:
+    """Return the keys of a ``dataset`` that name its samples."""
+    files = {} if data.labels is None else {"label_file_list": [shown_path(data.labels)]}
+    return {"data_dir": shown_path(data.folder), **files}
 
 
 def _comment(text: str) -> str:
@@ -102,9 +128,7 @@ def _dataset(plan: Plan, mode: str, data: Data) -> dict[str, Any]:
     name = "LMDBDataSet"
     if data.labels is not None:
         name = section["name"] if section["name"] in OF_LABEL_FILES else "SimpleDataSet"
-    dataset: dict[str, Any] = {"name": name, "data_dir": shown_path(data.folder)}
-    if data.labels is not None:
-        dataset["label_file_list"] = [shown_path(data.labels)]
+    dataset: dict[str, Any] = {"name": name, **_files(data)}
     if section["name"] == name:
         dataset |= {key: value for key, value in section.items() if key not in _OF_BASE}
     dataset["transforms"] = [_resized(plan, each) for each in section["transforms"]]

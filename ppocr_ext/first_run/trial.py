@@ -22,11 +22,12 @@ from ppocr_ext.base.parts import kind_of
 from ppocr_ext.config import Config, load, resolve_charset
 from ppocr_ext.data.batches import batch_size, batch_size_key
 from ppocr_ext.data.label_file import read_raw_lines, write_label_file
+from ppocr_ext.data.mixing import mixed_lists
 from ppocr_ext.data.preprocessing import apply_transforms, sampler_scales
 from ppocr_ext.data.sample_seeds import generators_seeded
 from ppocr_ext.evaluation.evaluate import Evaluation, evaluate
 from ppocr_ext.evaluation.predictions import Prediction, to_tsv
-from ppocr_ext.first_run.config_text import Data
+from ppocr_ext.first_run.config_text import Data, General
 from ppocr_ext.first_run.decisions import DICTIONARY, Plan
 from ppocr_ext.first_run.inspect import Inspection
 from ppocr_ext.first_run.writing import CONFIG, JUDGED, Files, write_config
@@ -150,7 +151,8 @@ def _write_some(inspection: Inspection, folder: Path) -> Config:
     places = {file: Path(normpath(inspection.out.resolve() / file)) for file in base.files}
     own = tuple(str(place) if place.is_file() else file for file, place in places.items())
     data = Data(folder, folder / "some.txt")
-    write_config(replace(inspection.plan, base=replace(base, files=own)), data, data, folder, "init")
+    plan = replace(inspection.plan, base=replace(base, files=own))
+    write_config(plan, data, data, folder, "init", None if base.weights is None else General(data, data, 0))
     config = load(folder / CONFIG)
     new = {} if inspection.plan.dictionary is None else {DICTIONARY: str(folder / "dict.txt")}
     return config.with_values(new)
@@ -227,7 +229,7 @@ class StepCosts:
     Attributes:
         times: seconds of a step of each number of ``_STEPPED`` samples.
         peaks: the most memory after each of them, bytes.
-        sizes: samples of the batches of a training, in samples of the size that was measured.
+        sizes: samples of the batches of a training, those of ``Train.mix`` included, in samples of the measured size.
         batches: of an epoch.
     """
 
@@ -288,13 +290,14 @@ def costs_of_steps(config: Config, batches: int, host: str | None = None) -> Ste
             ends.append(clock())
         times.append(min(end - begin for begin, end in pairwise(ends)))
         peaks.append(_peak_memory() if context.device == "cpu" else 0)
+    beside = 1 + float(sum(each.ratio for each in mixed_lists(config)))
     if not sampler_scales(config, "Train"):
-        return StepCosts(times, peaks, [batch_size(config) or 1], batches)
+        return StepCosts(times, peaks, [beside * (batch_size(config) or 1)], batches)
     plain = host_config(context.components)
     sampler = loader_parts(context.host, plain, "Train", context.seed, logger=SILENT).batch_sampler
     height, width = subject.batch.images.shape[2:]
     scales = sampler.img_batch_pairs  # width, height and samples of its batches
-    sizes = [across * down * count / (width * height) for across, down, count in scales]
+    sizes = [beside * across * down * count / (width * height) for across, down, count in scales]
     return StepCosts(times, peaks, sizes, batches)
 
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 from collections import Counter
-from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from tqdm import tqdm
 
@@ -18,12 +16,11 @@ from ppocr_ext.data.label_file import read_label_file, write_label_file
 from ppocr_ext.data.preprocessing import sampler_scales
 from ppocr_ext.data.sample_rules import SampleIssue
 from ppocr_ext.errors import DataError
-from ppocr_ext.first_run.config_text import NETWORK, Data, config_text, sections_text
+from ppocr_ext.first_run.config_text import NETWORK, Data, General, config_text, sections_text
 from ppocr_ext.first_run.decisions import Plan
 from ppocr_ext.first_run.inspect import DRAWABLE, Inspection
 from ppocr_ext.first_run.split import OWN_SPLIT
 from ppocr_ext.io.atomic import atomic_writer, write_text
-from ppocr_ext.io.resources import shown_path
 from ppocr_ext.limits import usable_cores
 from ppocr_ext.sources.listing import RECORD
 from ppocr_ext.sources.samples import SPLITS, Source
@@ -32,7 +29,7 @@ from ppocr_ext.synth.dataset_folder import DatasetFolder, make_folder
 from ppocr_ext.synth.lines import LineSource
 
 CONFIG = "config.yml"
-GENERAL_LINES = 300
+GENERAL_LINES, _JUDGE = 300, 5  # drawn lines that judge: each fifth one, and the others teach
 # What may be lost of the general list. More is lost of drawn lines than of real ones: where 9 to 10 of 100 drawn lines
 # were, 1 to 4 of 100 photographed words and at most 1 of printed columns (docs/results.md, Released models).
 MAX_DROP, MAX_DROP_OF_OWN = 0.1, 0.01
@@ -117,26 +114,15 @@ def write_first_run(inspection: Inspection, command: str) -> Files:
         train = Data(train.folder, _mix(out, train.folder, plan))
     if plan.base.charset is not None or inspection.general is not None:
         try:
-            general, counts["general"] = _write_general(inspection)
+            general = _write_general(inspection, counts)
         except DataError as error:
             notes.append(f"There is no general list: {error}")
-    kept = None if plan.base.weights is None or general is None else _kept(inspection, general)
-    write_config(plan, train, val, out, command, kept)
-    return Files(train, val, general, counts, left_out, tuple(notes))
-
-
-def _kept(inspection: Inspection, general: Data) -> dict[str, Any]:
-    """Return the section ``Eval.general``."""
-    files = {
-        "data_dir": shown_path(general.folder),
-        "label_file_list": [shown_path(inspection.out / "general.txt")],
-    }
-    limit = MAX_DROP if inspection.general is None else MAX_DROP_OF_OWN
-    return {"dataset": files, "max_drop": limit}
+    write_config(plan, train, val, out, command, None if plan.base.weights is None else general)
+    return Files(train, val, general and general.judged, counts, left_out, tuple(notes))
 
 
 def write_config(
-    plan: Plan, train: Data, val: Data, out: Path, command: str, general: Mapping[str, Any] | None = None
+    plan: Plan, train: Data, val: Data, out: Path, command: str, general: General | None = None
 ) -> None:
     """Write the config of a plan, the dictionary and the networks beside it."""
     if plan.dictionary is not None:
@@ -245,24 +231,34 @@ def _mix(out: Path, root: Path, plan: Plan) -> Path:
     return out / "mixed.txt"
 
 
-def _write_general(inspection: Inspection) -> tuple[Data | None, int]:
-    """Write the lines that the recogniser must still read; return their list, if it has any, and their number.
+def _write_general(inspection: Inspection, counts: Counter[str]) -> General | None:
+    """Write the lines that the recogniser must still read; return them, if there are any, and add their number.
+
+    Some of them judge, and the weights before the training teach the others.
 
     Raises:
         DataError: lines cannot be drawn, or the user's list cannot be read.
     """
-    known = inspection.plan.characters()
-    if inspection.plan.base.charset is not None:
-        known &= set(inspection.plan.base.charset.characters)
+    plan = inspection.plan
+    known = plan.characters()
+    if plan.base.charset is not None:
+        known &= set(plan.base.charset.characters)
     drawn = set(known)
     if len(drawn) > DRAWABLE:  # no network reads random texts of thousands of rare characters
         drawn = {each for each in drawn if each.isascii() or each in inspection.texts.characters}
-    file = inspection.general
-    label_of = inspection.plan.of_drawn if file is None else str
-    if file is None:
-        file = inspection.out / "general" / "train_list.txt"
-        _draw(inspection.lines(sorted(drawn)), file.parent, GENERAL_LINES)
+    own = inspection.general
+    every = 1 if plan.base.weights is None else _JUDGE if own is None else 2
+    file = own or inspection.out / "general" / "train_list.txt"
+    if own is None:
+        _draw(inspection.lines(sorted(drawn)), file.parent, GENERAL_LINES * every)
+    label_of = plan.of_drawn if own is None else str
     lines = (line for line in read_label_file(file) if line.label and known.issuperset(line.label))
-    label_file = inspection.out / "general.txt"
-    count = write_label_file(label_file, ((line.images[0], label_of(line.label)) for line in lines))
-    return (Data(file.parent, label_file) if count else None), count
+    rows = [(line.images[0], label_of(line.label)) for line in lines]
+    judged, taught = (inspection.out / name for name in ("general.txt", "general_taught.txt"))
+    counts["general"] = write_label_file(judged, rows[::every])
+    if every > 1:
+        counts["taught"] = write_label_file(
+            taught, [row for number, row in enumerate(rows) if number % every]
+        )
+    limit = MAX_DROP if own is None else MAX_DROP_OF_OWN
+    return General(Data(file.parent, judged), Data(file.parent, taught), limit) if len(rows) > 1 else None

@@ -63,7 +63,9 @@ def test_a_list_is_read_whole_before_a_sample_comes_again():
 
 def test_processes_share_a_list():
     mixed = lists("1", "1")
-    seen = [place for rank in (0, 1) for batch in batches(1, rank, 2, mixed) for place in batch if place >= 30]
+    seen = [
+        place for rank in (0, 1) for batch in batches(1, rank, 2, mixed) for place in batch if place >= 30
+    ]
     assert len(seen) == len(set(seen)) == 50
 
 
@@ -77,7 +79,11 @@ def test_samples_get_the_size_of_their_batch():
 
 def test_lists_without_labels_stand_behind_those_with_labels():
     config = Config(
-        {"Train": {"mix": [{"share": 0.2, "labelled": False}, {"share": 0.3}, {"share": 0.1, "labelled": False}]}}
+        {
+            "Train": {
+                "mix": [{"share": 0.2, "labelled": False}, {"share": 0.3}, {"share": 0.1, "labelled": False}]
+            }
+        }
     )
     found = mixed_lists(config)
     assert [each.section for each in found] == ["Train.mix.1", "Train.mix.0", "Train.mix.2"]

@@ -209,7 +209,10 @@ def test_a_base_says_how_much_it_reads_as_eval_says_it(
     config = load("my/config.yml")
     assert config.at("Architecture.pretrained_dict") is not None
     assert config.at("Global.pretrained_model") == "run/best_accuracy"
-    assert len(labels(Path("my/general.txt"))) == 6
+    judged, taught = (labels(Path(f"my/{name}.txt")) for name in ("general", "general_taught"))
+    assert (len(judged), len(taught)) == (6, 24) and judged.keys().isdisjoint(taught)
+    (mixed,) = config.at("Train.mix")
+    assert (mixed["dataset"]["label_file_list"], mixed["labelled"]) == (("my/general_taught.txt",), False)
     evaluated = said(capsys, "eval", "-c", "my/config.yml")
     accuracy = re.search(r"^acc: ([\d.]+)$", evaluated, re.MULTILINE)
     assert accuracy is not None and float(found[1]) / 100 == pytest.approx(float(accuracy[1]), abs=1e-9)

@@ -1,11 +1,14 @@
 """Every shipped config builds, and those of a preset belong together."""
 
+from fractions import Fraction
+
 import paddle
 import pytest
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.weights import count_parameters
 from ppocr_ext.config import load, named_items, with_class_counts
+from ppocr_ext.data.mixing import mixed_lists
 from ppocr_ext.io.resources import config_root
 from ppocr_ext.losses import build_loss
 from ppocr_ext.metrics import build_metric
@@ -38,6 +41,16 @@ FULL_SIZE = (
     "pp-ocr/distill_v5_server_to_mobile",
     "pp-ocr/v2_mobile",
 )
+
+
+@pytest.mark.parametrize("base", ["pp-ocr/v6_small", "pp-ocr/v4_mobile"])
+def test_an_overlay_keeps_what_the_weights_read(base):
+    config = load([ROOT / f"{base}.yml", ROOT / "overlays/keep_general.yml"])
+    (taught,) = mixed_lists(config)
+    assert (taught.ratio, taught.labelled) == (Fraction(3, 7), False)
+    judged, mixed = config.at("Eval.general.dataset"), config.at("Train.mix.0.dataset")
+    assert judged["label_file_list"] != mixed["label_file_list"]
+    assert config.settings.cal_metric_during_train is False
 
 
 @pytest.mark.parametrize("name", FULL_SIZE)

@@ -128,10 +128,20 @@ def _check_mix(check: ConfigCheck) -> None:
             total += section["share"]
         if section.get("labelled") is False:
             _check_unlabelled(check, own)
+        for judge in (("Eval", "dataset"), ("Eval", "general", "dataset")):
+            both = _label_files(check, (*own, "dataset")) & _label_files(check, judge)
+            if both:
+                what = f"{min(both)} is in {dotted(judge)} too, and cannot judge what it has taught"
+                check.warning((*own, "dataset"), "trained_samples", f"{what}. Fix: other lines.")
     if total >= 1:
         check.error(path, "bad_value", f"the shares sum to {total:g}: nothing is left for Train.dataset.")
     if check.at("Train", "teacher_cache") is not None:
         check.error(path, "conflicting_keys", f"{_ALONE} with Train.teacher_cache. Fix: remove one of them.")
+
+
+def _label_files(check: ConfigCheck, path: Path) -> set[str]:
+    files = check.at(*path, "label_file_list") or ()
+    return set(map(str, (files,) if isinstance(files, str) else files))
 
 
 def _check_unlabelled(check: ConfigCheck, path: Path) -> None:

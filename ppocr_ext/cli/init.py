@@ -34,7 +34,8 @@ each image. Its files are only read. The folder of --out then holds
   train.txt, val.txt       the samples, split by page, folder or image; --split makes a split anew
   mixed.txt                what trains from nothing: your lines, and drawn ones
   dict.txt                 the characters, if they are not those of the base
-  general.txt              drawn lines that the base reads, to see what a training forgets
+  general.txt              lines that the base reads, to see what a training forgets; those of
+                           general_taught.txt train beside yours, so that it forgets little
   doubtful.tsv             labels that the base does not believe, the worst first
   look.png, init.html      what the network will see, and everything that was found
   crops/, drawn/, general/ images cut out of pages, and drawn lines
@@ -61,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--general",
         type=Path,
         metavar="LIST",
-        help="label file that must still be read (default: drawn lines)",
+        help="label file of what must still be read (default: drawn lines); every second line trains",
     )
     add("--characters", metavar="TEXT", help="read only these, such as 0-9A-Z")
     add("--format", metavar="NAME", help="of DATA, if it can be read in several ways")

@@ -87,9 +87,6 @@ def test_the_weights_that_teach_stay_those_before_the_training(mixed, tmp_path):
         train(mixed(labelled=False, **{"Global.checkpoints": str(tmp_path / "run" / "latest")}))
 
 
-LISTS = {"dataset": {"label_file_list": ["tests"]}, "share": 0.3}
-
-
 @pytest.mark.parametrize(
     ("values", "labelled"),
     [
@@ -112,3 +109,8 @@ LISTS = {"dataset": {"label_file_list": ["tests"]}, "share": 0.3}
 def test_a_mix_that_cannot_be_meant_is_refused(mixed, values, labelled):
     with pytest.raises(InvalidConfigError):
         train(mixed(labelled=labelled, **values))
+
+
+def test_lines_that_teach_and_judge_are_named(mixed, caplog):
+    train(mixed(), hooks=[StopAfter(1)])
+    assert "trained_samples" in caplog.text and "Train.mix.0.dataset" in caplog.text

@@ -98,6 +98,8 @@ def test_two_processes_train_together(tiny, two, tmp_path, monkeypatch):
     # evaluated before the first step and after the last one, where PaddleOCR's loop does not
     tuned = {"Global.pretrained_model": str(tmp_path / "ctc" / "latest"), "Global.eval_batch_step": [0, 4]}
     tuned["Eval.general.dataset.label_file_list"] = [str(tmp_path / "train.txt")]  # process 0 alone reads it
+    taught = {"dataset": {"label_file_list": [str(tmp_path / "train.txt")]}, "share": 0.4, "labelled": False}
+    tuned["Train.mix"] = [taught]
     jobs = [
         job(tmp_path, "double", two("double", **one_branch)),
         job(tmp_path, "grouped", two("grouped", **one_branch, **grouped)),

@@ -34,7 +34,7 @@ from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import atomic_writer, require_no_link, scratch_folder
 from ppocr_ext.messages import LOG
 from ppocr_ext.registry import DATASETS
-from ppocr_ext.run.context import RunContext, RunOptions
+from ppocr_ext.run.context import RunContext
 from ppocr_ext.run.data_check import (
     label_files_of,
     run_preflight,
@@ -141,6 +141,14 @@ def open_data(
             f"is true. Fix: -o {mode}.loader.drop_last=false, or a smaller {mode}.loader.batch_size_per_card.",
             code="no_batch",
         )
+    for each, dataset in zip(mixed_lists(config) if mixed else (), mixed, strict=True):
+        read = float(each.ratio) * len(loaders["Train"].dataset)
+        times = read * config.settings.epoch_num / len(dataset)
+        taught = "" if each.labelled else "; the weights before the training teach them"
+        LOG.info(
+            "%s: %.0f of its %d samples in an epoch, each %.1f times in all%s",
+            each.section, read, len(dataset), times, taught,
+        )  # fmt: skip
     if check is not None and "Train" in loaders:
         check.set_epoch_size(len(loaders["Train"].dataset))
     return RunData(
@@ -188,7 +196,6 @@ def open_mixed(context: RunContext, model: nn.Layer) -> list[Any]:
     files = f"{TRAIN}.label_file_list"
     datasets = []
     for each in mixed_lists(config):
-        folder = scratch_folder()
         own = config.at(f"{each.section}.dataset")
         changed = {f"{TRAIN}.{key}": value for key, value in own.items()} | {MIX: None}
         if config.at(f"{TRAIN}.ratio_list", None) is not None:
@@ -197,33 +204,23 @@ def open_mixed(context: RunContext, model: nn.Layer) -> list[Any]:
             context,
             config=config.with_values(changed),
             components=context.components.with_values(changed),
-            folder=folder,
-            options=RunOptions(
-                "train", context.options.host_path, train_section=each.section, evaluates=False
-            ),
+            folder=context.folder / each.section.lower().replace(".", "_"),
+            options=replace(context.options, train_section=each.section, evaluates=False),
         )
         if not each.labelled and label_files_of(alone.config, "Train"):
-            written = _without_labels(alone, folder)
+            written = _without_labels(alone)
             alone = replace(alone, config=alone.config.with_values({files: written}))
-        dataset = open_data(alone, model).train_loader.dataset
-        datasets.append(dataset)
-        LOG.info(
-            "%s: %.3g of its %d samples for each sample of Train.dataset%s",
-            each.section,
-            float(each.ratio),
-            len(dataset),
-            "" if each.labelled else "; they are read as the weights before the training read them",
-        )
+        datasets.append(open_data(alone, model).train_loader.dataset)
     return datasets
 
 
-def _without_labels(context: RunContext, folder: Path) -> list[str]:
+def _without_labels(context: RunContext) -> list[str]:
     """Write the label files of ``Train`` with a label that every network can learn; return them."""
     delimiter = context.config.at(f"{TRAIN}.delimiter", "\t")
     label = f"{delimiter}{context.charset.characters[0] * (context.config.settings.min_text_length or 1)}\n"
     files = []
-    for number, file in enumerate(label_files_of(context.config, "Train")):
-        files.append(str(folder / f"{number}.txt"))
+    for file in label_files_of(context.config, "Train"):
+        files.append(str(scratch_folder() / file.name))
         with atomic_writer(Path(files[-1])) as stream:
             for raw in read_raw_lines(file):
                 image = raw.strip().removeprefix(BOM_UTF8).split(delimiter.encode())[0]

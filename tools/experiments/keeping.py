@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""Measure what a fine-tuned released model forgets, and what keeps it (arms of one training).
+
+For each seed and arm, `init --base MODEL` looks at a folder of labelled images, and `train` trains on it. Then the last
+weights and the best ones read the lists of --test: the first has new lines of the same kind, the others have lines of
+other kinds, which no training saw. `lines` and `labels` need --general, a list that has nothing in common with --test.
+--small takes fewer samples. Ctrl-C stops; the same command continues after the last finished command.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+# The clone instead of this folder, and its tools last: these scripts must not hide other modules.
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:] = [str(ROOT), *sys.path[1:], str(ROOT / "tools")]
+
+from experiments.runs import experiment_parser, from_command_line  # noqa: E402
+from experiments.use_it import run_command  # noqa: E402
+from ppocr_ext.evaluation.predictions import read_predictions  # noqa: E402
+from ppocr_ext.io.atomic import write_text  # noqa: E402
+
+# name -> the values that differ from those of `init`, and whether it gets --general
+ARMS: dict[str, tuple[list[str], bool]] = {
+    "plain": (["Train.mix=null"], False),  # its last weights are those of a run without Eval.general
+    "drawn": ([], False),
+    "lines": ([], True),
+    "labels": (["Train.mix.0.labelled=true"], True),
+}
+WEIGHTS = ("latest", "best_accuracy")
+_SMALL = ["Global.epoch_num=2", "Optimizer.lr.warmup_epoch=0.1"]
+
+
+def measure(args: argparse.Namespace, arm: str, seed: int) -> list[str]:
+    """Train one arm; return a row of the table for its last weights and for its best ones."""
+    values, takes_general = ARMS[arm]
+    here = args.out.resolve() / f"{arm}_{seed}"
+    words = ["init", str(args.data.resolve()), "--base", args.base, "--seed", str(seed)]
+    words += ["--text-from-name", args.text] if args.text else []
+    words += ["--general", str(args.general.resolve())] if takes_general else []
+    run_command(here, "init", words)
+    chosen = [*values, *(_SMALL if args.small else []), f"Global.seed={seed}", *args.opt]
+    seconds = run_command(here, "train", ["train", "-c", "my/config.yml", "-o", *chosen])
+    return [
+        f"| {arm}, {weights} | {seed} | {' | '.join(read(here, f'my/run/{weights}', args.test))} | {seconds / 60:.1f} |"
+        for weights in WEIGHTS
+    ]
+
+
+def read(here: Path, checkpoint: str, lists: list[Path]) -> list[str]:
+    """Read all lists; return their accuracies, spaces ignored as in an evaluation."""
+    found = []
+    for number, file in enumerate(lists):
+        rows = f"{Path(checkpoint).name}_{number}.tsv"
+        # a name of released weights has no run folder
+        model = checkpoint.rpartition("/")[0] or checkpoint
+        chosen = ["-o", f"Global.checkpoints={checkpoint}"] if "/" in checkpoint else []
+        run_command(here, rows, ["predict", model, str(file.resolve()), "--output", rows, *chosen])
+        lines = read_predictions(here / rows)
+        right = sum(each.label.replace(" ", "") == each.text.replace(" ", "") for each in lines)
+        found.append(f"{right / len(lines):.1%} of {len(lines):,}")
+    return found
+
+
+def run_experiment(args: argparse.Namespace) -> str:
+    """Run all arms, one after another, and return the table as Markdown."""
+    names = [file.parent.name if file.name == "list.txt" else file.stem for file in args.test]
+    rows = [
+        f"| arm, weights | seed | {' | '.join(names)} | minutes |",
+        f"|---|---|{'---|' * len(names)}---|",
+        f"| as released | | {' | '.join(read(args.out.resolve(), args.base, args.test))} | |",
+    ]
+    for seed in args.seeds:
+        for arm in args.arms:
+            rows += measure(args, arm, seed)
+            write_text(args.out / "results.md", "\n".join(rows) + "\n")
+    return "\n".join(rows)
+
+
+def main() -> int:
+    """Run the experiment; return the exit code."""
+    parser = experiment_parser(__doc__, "keeping", "of data and trainings")
+    parser.add_argument("data", type=Path, help="folder with labelled images to train on")
+    parser.add_argument("--text", metavar="REGEX", help="--text-from-name of init")
+    parser.add_argument("--base", default="PP-OCRv6_small_rec", metavar="NAME", help="(PP-OCRv6_small_rec)")
+    parser.add_argument("--test", nargs="+", type=Path, required=True, metavar="LIST")
+    parser.add_argument("--general", type=Path, metavar="LIST")
+    parser.add_argument("--arms", nargs="+", choices=ARMS, default=["plain", "drawn"])
+    parser.add_argument("--small", action="store_true", help="two epochs")
+    parser.add_argument(
+        "-o", "--opt", nargs="+", default=[], metavar="KEY=VALUE", help="keys of the trainings"
+    )
+    return from_command_line(parser, run_experiment)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -42,7 +42,6 @@ _SECTION = {
 _OF_GENERAL = ("dataset", "max_drop")
 _OF_MIX = {"dataset": ValueRule(), "share": ValueRule("number", above=0), "labelled": ValueRule("truth")}
 _LISTS = "lists with a share of the batch between 0 and 1: [{dataset: {…}, share: 0.3}]."
-_ALONE = "cannot be used"
 _LOADER_REQUIRED = frozenset({"batch_size_per_card", "drop_last", "shuffle", "num_workers"})
 _LOADER = ComponentKeys(frozenset(DATA_KEYS["loader"]), _LOADER_REQUIRED)
 
@@ -136,7 +135,9 @@ def _check_mix(check: ConfigCheck) -> None:
     if total >= 1:
         check.error(path, "bad_value", f"the shares sum to {total:g}: nothing is left for Train.dataset.")
     if check.at("Train", "teacher_cache") is not None:
-        check.error(path, "conflicting_keys", f"{_ALONE} with Train.teacher_cache. Fix: remove one of them.")
+        check.error(
+            path, "conflicting_keys", "cannot be used with Train.teacher_cache. Fix: remove one of them."
+        )
 
 
 def _label_files(check: ConfigCheck, path: Path) -> set[str]:
@@ -152,7 +153,10 @@ def _check_unlabelled(check: ConfigCheck, path: Path) -> None:
             settings.pretrained_model is None and settings.checkpoints is None,
             "need weights that teach them. Fix: Global.pretrained_model.",
         ),
-        (check.at("Architecture", "Models") is not None, f"{_ALONE} in a distillation, which has a teacher."),
+        (
+            check.at("Architecture", "Models") is not None,
+            "cannot be used in a distillation, which has a teacher.",
+        ),
         (
             check.at("Eval", "general") is None,
             "need Eval.general, which shows whether they help, and keeps their teacher.",

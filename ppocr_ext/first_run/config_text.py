@@ -19,7 +19,7 @@ from ppocr_ext.messages import printable, yaml_text
 
 NETWORK = "network.yml"
 RUN = "run"
-_TAUGHT = 0.3  # share of a batch (docs/results.md, Released models)
+TAUGHT = 0.3  # share of a batch that the weights before the training teach (docs/results.md, Released models)
 _OF_BASE = ("name", "label_file_list", "ratio_list", "data_dir", "delimiter", "ds_width", "transforms")
 
 
@@ -71,7 +71,7 @@ def config_text(
         *([Decision("Train.sampler", None, "images of one size")] if base.is_released else []),
     ]
     if general is not None:
-        taught = {"dataset": _files(general.taught), "share": _TAUGHT, "labelled": False}
+        taught = {"dataset": _files(general.taught), "share": TAUGHT, "labelled": False}
         why = "the weights before the training teach these lines: docs/training.md"
         rows.append(Decision("Train.mix", [taught], why))
         if base.config.settings.cal_metric_during_train:

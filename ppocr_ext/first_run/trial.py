@@ -22,12 +22,11 @@ from ppocr_ext.base.parts import kind_of
 from ppocr_ext.config import Config, load, resolve_charset
 from ppocr_ext.data.batches import batch_size, batch_size_key
 from ppocr_ext.data.label_file import read_raw_lines, write_label_file
-from ppocr_ext.data.mixing import mixed_lists
 from ppocr_ext.data.preprocessing import apply_transforms, sampler_scales
 from ppocr_ext.data.sample_seeds import generators_seeded
 from ppocr_ext.evaluation.evaluate import Evaluation, evaluate
 from ppocr_ext.evaluation.predictions import Prediction, to_tsv
-from ppocr_ext.first_run.config_text import Data, General
+from ppocr_ext.first_run.config_text import TAUGHT, Data
 from ppocr_ext.first_run.decisions import DICTIONARY, Plan
 from ppocr_ext.first_run.inspect import Inspection
 from ppocr_ext.first_run.writing import CONFIG, JUDGED, Files, write_config
@@ -130,7 +129,8 @@ def try_steps(inspection: Inspection, host: str | None = None) -> tuple[Plan, fl
         return plan, None
     with TemporaryDirectory(prefix="ppocr_ext_") as folder:
         config = _write_some(inspection, Path(folder))
-        costs = costs_of_steps(config, plan.steps // plan["Global.epoch_num"], host)
+        taught = 0.0 if plan.base.weights is None else TAUGHT
+        costs = costs_of_steps(config, plan.steps // plan["Global.epoch_num"], host, taught)
     key = batch_size_key(plan.base.config)
     allowed = _MEMORY * memory_limit()
     sizes = f"{costs.memory(1) / 1e9:.1f} GB, and {allowed / 1e9:.1f} GB may be used"
@@ -151,8 +151,7 @@ def _write_some(inspection: Inspection, folder: Path) -> Config:
     places = {file: Path(normpath(inspection.out.resolve() / file)) for file in base.files}
     own = tuple(str(place) if place.is_file() else file for file, place in places.items())
     data = Data(folder, folder / "some.txt")
-    plan = replace(inspection.plan, base=replace(base, files=own))
-    write_config(plan, data, data, folder, "init", None if base.weights is None else General(data, data, 0))
+    write_config(replace(inspection.plan, base=replace(base, files=own)), data, data, folder, "init")
     config = load(folder / CONFIG)
     new = {} if inspection.plan.dictionary is None else {DICTIONARY: str(folder / "dict.txt")}
     return config.with_values(new)
@@ -229,7 +228,7 @@ class StepCosts:
     Attributes:
         times: seconds of a step of each number of ``_STEPPED`` samples.
         peaks: the most memory after each of them, bytes.
-        sizes: samples of the batches of a training, those of ``Train.mix`` included, in samples of the measured size.
+        sizes: samples of the batches of a training, of ``Train.mix`` too, in samples of the measured size.
         batches: of an epoch.
     """
 
@@ -257,7 +256,7 @@ class StepCosts:
         return next((n for n in range(batch, 1, -1) if self.memory(batch / n) <= memory), 1)
 
 
-def costs_of_steps(config: Config, batches: int, host: str | None = None) -> StepCosts:
+def costs_of_steps(config: Config, batches: int, host: str | None = None, taught: float = 0.0) -> StepCosts:
     """Measure steps of few samples; nothing is written.
 
     On a CPU, seconds are processor time, so other programs hardly change them; on a GPU they are those of a clock.
@@ -266,6 +265,7 @@ def costs_of_steps(config: Config, batches: int, host: str | None = None) -> Ste
         config: as loaded.
         batches: of an epoch.
         host: a PaddleOCR checkout; None searches for one.
+        taught: share of each batch that other lines get.
 
     Raises:
         PPOCRExtError: the config cannot be trained.
@@ -290,14 +290,13 @@ def costs_of_steps(config: Config, batches: int, host: str | None = None) -> Ste
             ends.append(clock())
         times.append(min(end - begin for begin, end in pairwise(ends)))
         peaks.append(_peak_memory() if context.device == "cpu" else 0)
-    beside = 1 + float(sum(each.ratio for each in mixed_lists(config)))
     if not sampler_scales(config, "Train"):
-        return StepCosts(times, peaks, [beside * (batch_size(config) or 1)], batches)
+        return StepCosts(times, peaks, [(batch_size(config) or 1) / (1 - taught)], batches)
     plain = host_config(context.components)
     sampler = loader_parts(context.host, plain, "Train", context.seed, logger=SILENT).batch_sampler
     height, width = subject.batch.images.shape[2:]
     scales = sampler.img_batch_pairs  # width, height and samples of its batches
-    sizes = [beside * across * down * count / (width * height) for across, down, count in scales]
+    sizes = [across * down * count / (width * height) / (1 - taught) for across, down, count in scales]
     return StepCosts(times, peaks, sizes, batches)
 
 

@@ -21,6 +21,9 @@ from ppocr_ext.messages import metric_text
 _FIX = "Fix: give another checkpoint, one from before it went wrong."
 EMA = "Ema"  # the hook that keeps the average, in `TrainState.hooks`
 BEST = "best_accuracy"
+# Of a run with `Eval.general`: the weights before the training, as a checkpoint, and what weights between these and the
+# last ones read, which is written when the best of them is chosen.
+BEFORE, POINTS = "before_training", "general.json"
 EVALUATED = "Evaluations"  # the last evaluation and its step, in `TrainState.hooks`
 START = "the start weights: no evaluation of the training was better"
 _PARTS = ("transform", "backbone", "neck", "head")  # the parts of a recogniser, in their order

@@ -11,7 +11,7 @@ from typing import Any
 import paddle
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint, TrainState
-from ppocr_ext.checkpoint.contents import BEST, is_start, write_weights
+from ppocr_ext.checkpoint.contents import BEFORE, BEST, POINTS, is_start, write_weights
 from ppocr_ext.checkpoint.files import remove_checkpoints
 from ppocr_ext.checkpoint.weights import put_back
 from ppocr_ext.evaluation.blend import BlendPoint, best_blend, blended, search_blend
@@ -19,7 +19,7 @@ from ppocr_ext.io.atomic import write_text
 from ppocr_ext.loop.adapter import evaluate_now
 from ppocr_ext.loop.events import Hook, Position
 from ppocr_ext.messages import LOG
-from ppocr_ext.run.general import BEFORE, POINTS, SECTION, open_general
+from ppocr_ext.run.general import SECTION, open_general
 from ppocr_ext.run.run import Run
 
 GENERAL, DROP = "general_acc", "general_drop"  # in the metrics of an evaluation

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
@@ -21,6 +21,9 @@ from ppocr_ext.messages import metric_text
 _FIX = "Fix: give another checkpoint, one from before it went wrong."
 EMA = "Ema"  # the hook that keeps the average, in `TrainState.hooks`
 BEST = "best_accuracy"
+# Of a run with `Eval.general`: the weights before the training, as a checkpoint, and what weights between these and the
+# last ones read, which is written when the best of them is chosen.
+BEFORE, POINTS = "before_training", "general.json"
 EVALUATED = "Evaluations"  # the last evaluation and its step, in `TrainState.hooks`
 START = "the start weights: no evaluation of the training was better"
 _PARTS = ("transform", "backbone", "neck", "head")  # the parts of a recogniser, in their order
@@ -266,12 +269,7 @@ def write_weights(target: Path, weights: Mapping[str, np.ndarray], state: TrainS
         WeightsError: the written file differs.
         DataError: the target exists.
     """
-    files = [Path(f"{target}{ending}") for ending in (".pdparams", ".states")]
-    for file in files:
-        if file.exists():
-            raise DataError(
-                f"{file} exists. Fix: give another name with -o, or move it away.", code="file_exists"
-            )
+    files = new_files(target)
     summary = TrainState(best=state.best, charset_digest=state.charset_digest)
     for file, content in zip(files, (dict(weights), summary.to_dict()), strict=True):
         with atomic_writer(file) as stream:
@@ -284,3 +282,16 @@ def write_weights(target: Path, weights: Mapping[str, np.ndarray], state: TrainS
         raise WeightsError(
             f"{files[0]} does not hold what was written. Fix: check the disk.", code="damaged_file"
         )
+
+
+def new_files(target: Path, endings: Iterable[str] = (".pdparams", ".states")) -> list[Path]:
+    """Return the files with these endings, by default those that :func:`write_weights` writes.
+
+    Raises:
+        DataError: one of them exists.
+    """
+    files = [Path(f"{target}{ending}") for ending in endings]
+    for file in files:
+        if file.exists():
+            raise DataError(f"{file} exists. Fix: give another name, or move it away.", code="file_exists")
+    return files

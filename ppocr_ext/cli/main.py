@@ -45,6 +45,7 @@ COMMANDS = {
     "train": "train or distil a recogniser",
     "tune": "search for better settings by many short trainings",
     "eval": "evaluate a trained recogniser",
+    "blend": "take weights between two checkpoints that read new lines and forget little",
     "predict": "read images with a trained or an exported recogniser",
     "replay": "repeat a training step with a bad value, and name its operator and layer",
     "export": "write an inference model for PaddleOCR, ONNX Runtime and others",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ppocr_ext.base.parts import BRANCH_ROWS, CTC_DECODER
+from ppocr_ext.base.parts import BRANCH_ROWS, CTC_DECODER, TAUGHT_ALGORITHMS
 from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.evaluation.predictions import Prediction
@@ -124,3 +125,30 @@ def _reader(run: Run, head: str, name: str | None) -> tuple[Any, Any]:
         name,
     )
     return model, decoder
+
+
+def evaluate_now(run: Run, loader: Any, metric: Any) -> Mapping[str, float]:
+    """Evaluate as the host's loop does between two steps, and return the values of the metric.
+
+    Args:
+        run: built for a training or an evaluation; its model is in train mode afterwards.
+        loader: the loader of ``Eval``, as the host gets it.
+        metric: as the host gets it.
+    """
+    config = run.config
+    amp = run.amp
+    models = config.at("Architecture.Models", default=None)
+    networks = models.values() if models else [config.at("Architecture")]
+    return run.host.evaluate(
+        run.model,
+        loader,
+        run.decoder,
+        metric,
+        config.at("Architecture.model_type", default=None),
+        extra_input=any(network.get("algorithm") in TAUGHT_ALGORITHMS for network in networks),
+        scaler=amp.scaler,
+        amp_level=amp.level,
+        amp_custom_black_list=amp.black_list,
+        amp_custom_white_list=amp.white_list,
+        amp_dtype=amp.dtype,
+    )

@@ -29,13 +29,13 @@ from typing import Any
 import paddle
 import paddle.distributed as dist
 
-from ppocr_ext.base.parts import TAUGHT_ALGORITHMS
 from ppocr_ext.checkpoint.checkpoints import Position, TrainState, write_checkpoint
 from ppocr_ext.checkpoint.contents import BEST, EVALUATED, average_in, not_finite
 from ppocr_ext.checkpoint.files import keep_newest
 from ppocr_ext.checkpoint.weights import parameter_names, trained_state
 from ppocr_ext.data.sample_seeds import SCHEME
 from ppocr_ext.errors import DataError, ModelError, ProcessError
+from ppocr_ext.evaluation.evaluate import evaluate_now
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, StepDone, StopRun
 from ppocr_ext.loop.signals import deferred_signals
 from ppocr_ext.loop.step import (
@@ -460,30 +460,3 @@ class Evaluations:
         """Return True if this process must evaluate now: after the last epoch, if the host has not evaluated there."""
         is_last = position.completed().epoch >= position.epochs
         return is_last and self._evaluates and self.last["step"] != position.global_step
-
-
-def evaluate_now(run: Run, loader: EvalLoader | tuple[()], metric: Any) -> Mapping[str, float]:
-    """Evaluate as the host's loop does between two steps, and return the values of the metric.
-
-    Args:
-        run: a training run; its model is in train mode afterwards.
-        loader: the loader of ``Eval``, as the host gets it.
-        metric: as the host gets it.
-    """
-    config = run.config
-    amp = run.amp
-    models = config.at("Architecture.Models", default=None)
-    networks = models.values() if models else [config.at("Architecture")]
-    return run.host.evaluate(
-        run.model,
-        loader,
-        run.decoder,
-        metric,
-        config.at("Architecture.model_type", default=None),
-        extra_input=any(network.get("algorithm") in TAUGHT_ALGORITHMS for network in networks),
-        scaler=amp.scaler,
-        amp_level=amp.level,
-        amp_custom_black_list=amp.black_list,
-        amp_custom_white_list=amp.white_list,
-        amp_dtype=amp.dtype,
-    )

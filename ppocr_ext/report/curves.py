@@ -37,18 +37,26 @@ _HEALTH = (  # (key of a train line, without the name of a sub-model, title, sty
 
 @dataclass(frozen=True)
 class Plot:
-    """One number of several runs.
+    """One number of several runs, over the steps.
 
     Attributes:
         title: name of the number.
         series: the curve of each run; some may be empty.
         style: the kind of vertical axis: ``"accuracy"`` (0 to 1, with the best point marked), ``"share"`` (0 to 1),
             ``"loss"``, ``"lr"`` or ``"plain"`` (from 0).
+        dotted: a second curve of each run, in its colour; some may be empty.
+        over: name of the horizontal axis.
+        best: the place on it of the marked points, -1 for none; None marks the greatest of each series.
+        limit: a value that is drawn as a line across.
     """
 
     title: str
     series: Sequence[Series]
     style: str = "plain"
+    dotted: Sequence[Series] = ()
+    over: str = "step"
+    best: int | None = None
+    limit: float | None = None
 
 
 @dataclass(frozen=True)
@@ -70,8 +78,10 @@ class _Scale:
 def plots_of(runs: Sequence[Metrics]) -> list[Plot]:
     """Return the plots that have a number of at least one run."""
     parts = list(dict.fromkeys(part for run in runs for part in run.loss_parts()))
+    general = [run.series("eval", "general_acc") for run in runs]
+    title = "accuracy, held out" + "; dotted: general list" * any(general)
     plots = [
-        Plot("accuracy, held out", [run.series("eval", "acc") for run in runs], "accuracy"),
+        Plot(title, [run.series("eval", "acc") for run in runs], "accuracy", general),
         Plot("1 − edit distance", [run.series("eval", "norm_edit_dis") for run in runs], "accuracy"),
         Plot("loss", [run.series("train", "loss") for run in runs], "loss"),
         # A single part would repeat the plot of the loss.
@@ -104,15 +114,15 @@ def draw(plots: Sequence[Plot], names: Sequence[str]) -> list[str]:
     return [_draw(plot, names, x) for plot in plots]
 
 
-def figures(plots: Sequence[Plot], names: Sequence[str]) -> str:
-    """Return the plots with their titles as HTML, under a legend if there are several names."""
+def figures(plots: Sequence[Plot], names: Sequence[str], beside: str = "") -> str:
+    """Return the plots with their titles as HTML, and ``beside`` them, under a legend if there are several names."""
     marks = "".join(named_mark(index, name) for index, name in enumerate(names))
     cards = "".join(
         f'<figure class="card"><figcaption>{esc(plot.title)}</figcaption>{svg}</figure>'
         for plot, svg in zip(plots, draw(plots, names), strict=True)
     )
     legend = f'<div class="legend">{marks}</div>' if len(names) > 1 else ""
-    return f'{legend}<div class="grid2">{cards}</div>'
+    return f'{legend}<div class="grid2">{cards}{beside}</div>'
 
 
 def curves_file(runs: Sequence[tuple[str, Metrics]], title: str = "") -> str:
@@ -210,10 +220,16 @@ def _draw(plot: Plot, names: Sequence[str], x: _Scale) -> str:
         place = f'x="{x(tick):.1f}" y="{bottom + 17}" text-anchor="{anchor}"'
         body.append(f'<text class="tick" {place}>{tick:,.0f}</text>')
     body.append(f'<path class="axis" d="M{_LEFT} {bottom}H{right}"/>')
-    body.append(f'<text class="tick" x="{right}" y="{_HEIGHT - 3}" text-anchor="end">step</text>')
+    body.append(f'<text class="tick" x="{right}" y="{_HEIGHT - 3}" text-anchor="end">{plot.over}</text>')
+    if plot.limit is not None:
+        body.append(f'<path class="limit" d="M{_LEFT} {y(plot.limit):.1f}H{right}"/>')
     for index in reversed(range(len(plot.series))):  # the first run on top
         if plot.series[index]:
-            body.append(f'<g class="r{index % RUN_COLORS}">{_curve(plot, index, names, x, y)}</g>')
+            curve = _curve(plot, index, names, x, y)
+            for points in map(_thinned, plot.dotted[index : index + 1]):
+                curve += _line(points, x, y, 'class="dotted"') if points else ""
+                curve += _dots(points, None, f"{names[index]}, general list, {plot.over}", x, y)
+            body.append(f'<g class="r{index % RUN_COLORS}">{curve}</g>')
     size = f'viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" height="{_HEIGHT}"'
     return f'<svg {size} role="img" aria-label="{esc(plot.title)}">{"".join(body)}</svg>'
 
@@ -274,13 +290,19 @@ def _curve(plot: Plot, index: int, names: Sequence[str], x: _Scale, y: _Scale) -
     svg = _line(points, x, y, line)
     if plot.style != "accuracy":
         return svg
-    best = best_point(series)
-    # Each evaluation has a dot, with its numbers as a tooltip. The best one is larger.
+    at = [point for point in series if point[0] == plot.best]
+    best = best_point(at if plot.best is not None else series)
+    return svg + _dots(points, best, f"{names[index]}, {plot.over}", x, y)
+
+
+def _dots(points: Series, best: tuple[int, float] | None, about: str, x: _Scale, y: _Scale) -> str:
+    """Return a dot for each evaluation, with its numbers as a tooltip; the best one is larger."""
+    svg = ""
     for step, value in sorted({*points, *((best,) if best else ())}):
         if math.isfinite(value):
             kind, radius = ("best", 5.5) if (step, value) == best else ("dot", 2.6)
             place = f'class="{kind}" cx="{x(step):.1f}" cy="{y(value):.1f}" r="{radius}"'
-            text = f"{esc(names[index])}, step {step:,}: {percent(value)}"
+            text = f"{esc(about)} {step:,}: {percent(value)}"
             svg += f"<circle {place}><title>{text}</title></circle>"
     return svg
 

@@ -112,6 +112,8 @@ _PLOT_STYLE = (
 .line{stroke:currentColor;stroke-width:2;fill:none;stroke-linejoin:round;stroke-linecap:round}
 .line[stroke-dasharray]{stroke-linecap:butt}
 .faint{stroke:currentColor;stroke-width:.8;fill:none;opacity:.32;stroke-linejoin:round}
+.dotted{stroke:currentColor;stroke-width:1.6;stroke-dasharray:.1 4;fill:none;stroke-linecap:round}
+.limit{stroke:var(--bad);stroke-dasharray:5 4;fill:none}
 .dot{fill:currentColor}.best{fill:var(--card);stroke:currentColor;stroke-width:2}
 """
 )

@@ -25,6 +25,8 @@ Keys of ``metrics.jsonl``:
     acc, norm_edit_dis, acc_with_space: for ``eval``, the numbers of the metric.
     nrtr_empty: for ``eval``, the share of empty texts that greedy NRTR decoding reads in a fixed batch.
     fps: for ``eval``, the images a second.
+    general_acc, general_drop: for ``eval``, the accuracy on the list of ``Eval.general`` if it was read, and what is
+        lost of it.
 
 Keys of a file of predictions:
     image: path as in the label file.
@@ -63,6 +65,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from ppocr_ext.checkpoint.contents import POINTS
 from ppocr_ext.config import load
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.limits import MAX_CONFIG_BYTES, json_object, read_at_most, read_json_object, read_text
@@ -187,6 +190,7 @@ class RunFolder:
         metrics: ``metrics.jsonl``.
         record: ``run.json``.
         preflight: ``preflight.json``.
+        general: ``general.json``.
         config: ``config.yml`` as plain values.
         config_text: ``config.yml`` as text.
         samples: the samples of the last evaluation, and of predictions files.
@@ -198,6 +202,7 @@ class RunFolder:
     metrics: Metrics = field(default_factory=Metrics)
     record: dict[str, Any] = field(default_factory=dict)
     preflight: dict[str, Any] = field(default_factory=dict)
+    general: dict[str, Any] = field(default_factory=dict)
     config: dict[Any, Any] = field(default_factory=dict)
     config_text: str = ""
     samples: list[SampleSet] = field(default_factory=list)
@@ -283,6 +288,7 @@ def _read(folder: Path, name: str) -> RunFolder:
         files[attribute] = read_record(folder, file)
         if not files[attribute]:
             notes.append(f"{file} is missing or cannot be read.")
+    files["general"] = read_record(folder, POINTS)
     try:
         files["config_text"] = read_at_most(folder / "config.yml", MAX_CONFIG_BYTES).decode("utf-8")
         files["config"] = load([folder / "config.yml"]).thaw()

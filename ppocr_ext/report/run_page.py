@@ -13,7 +13,15 @@ from ppocr_ext.checkpoint.contents import BEST, checkpoint_line
 from ppocr_ext.checkpoint.files import names_in
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.metrics import SPACES_IGNORED
-from ppocr_ext.report.curves import best_point, color_mark, curves_file, figures, named_mark, plots_of
+from ppocr_ext.report.curves import (
+    Plot,
+    best_point,
+    color_mark,
+    curves_file,
+    figures,
+    named_mark,
+    plots_of,
+)
 from ppocr_ext.report.page_samples import SampleCard, SampleSet
 from ppocr_ext.report.page_template import (
     cut,
@@ -41,6 +49,46 @@ def curves(runs: Sequence[RunFolder]) -> str:
     """Return one plot for each number, with the curves of all runs."""
     plots = plots_of([run.metrics for run in runs])
     return f"<h2>Curves</h2>{figures(plots, [run.name for run in runs])}" if plots else ""
+
+
+def general(runs: Sequence[RunFolder]) -> str:
+    """Return what weights on the way from those before a training to the last ones read (``Eval.general``)."""
+    ways = [
+        f'<h3 style="margin:14px 0 4px">{esc(run.name)}</h3>' * (len(runs) > 1) + way
+        for run in runs
+        if (way := _way(run))
+    ]
+    return f"<h2>What is still read</h2>{''.join(ways)}" if ways else ""
+
+
+def _way(run: RunFolder) -> str:
+    """Return plot and table of the points of a run, with those of its best checkpoint marked; empty without points."""
+    before, drop = (finite_number(run.general.get(key)) for key in ("before", "max_drop"))
+    keys = ("share", "accuracy", "general")
+    rows = [[finite_number(each.get(key)) for key in keys] for each in _dicts(run.general.get("points"))]
+    points = [tuple(value for value in row if value is not None) for row in rows if None not in row]
+    if before is None or drop is None or not points:
+        return ""
+    best = tuple(lookup(run.record, "best", key) for key in (run.indicator, "general_acc"))
+    index = next((number for number, point in enumerate(points) if point[1:] == best), None)
+    limit = max(0.0, before - drop)
+    title = "weights between those before and the last ones"
+    series = [[(round(100 * point[0]), point[place]) for point in points] for place in (1, 2)]
+    chosen = -1 if index is None else series[0][index][0]
+    plot = Plot(title, series, "accuracy", (), "percent of the way", chosen, limit)
+    where = (
+        "is of an evaluation of the training"
+        if index is None
+        else f"has the weights at {percent(points[index][0])} of the way from those before to the last ones"
+    )
+    said = (
+        f"The best checkpoint {where}: it reads at least {percent(limit)} of the general list (red line), of which the "
+        f"weights before read {percent(before)}."
+    )
+    listed = table(
+        ["of the way", "Eval", "general list"], [[*map(percent, point)] for point in points], best=index
+    )
+    return figures([plot], ["Eval", "general list"], f'<div class="card"><p>{said}</p>{listed}</div>')
 
 
 def _heading(runs: Sequence[RunFolder], index: int) -> str:
@@ -285,7 +333,7 @@ def write_report(paths: Sequence[str | Path], out: Path, title: str = "") -> lis
         DataError: a path contains no run.
     """
     runs = read_runs(paths)
-    sections = (summary, warnings, curves, predictions, evaluations, data, parts, configuration)
+    sections = (summary, warnings, curves, general, predictions, evaluations, data, parts, configuration)
     count = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
     body = "\n".join(section(runs) for section in sections)
     write_text(out, page(title or _title(runs), count, body))

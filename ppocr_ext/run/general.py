@@ -10,6 +10,7 @@ import paddle
 from paddle import Tensor, nn
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
+from ppocr_ext.checkpoint.contents import BEFORE, POINTS
 from ppocr_ext.checkpoint.weights import put_back
 from ppocr_ext.config import Config
 from ppocr_ext.losses import ctc_of
@@ -23,9 +24,6 @@ from ppocr_ext.run.team import Team
 
 SECTION = "Eval.general"
 MAX_DROP = 0.01  # default of its `max_drop`
-# Beside the checkpoints of a run with such a list: the weights before the training, as a checkpoint, and what weights
-# between these and the last ones read, which is written when the best of them is chosen.
-BEFORE, POINTS = "before_training", "general.json"
 
 
 def began_with_list(checkpoint: Checkpoint) -> bool:

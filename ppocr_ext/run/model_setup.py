@@ -133,7 +133,7 @@ def load_model_weights(
         if not path:
             return {}
         part = None if checkpoint else "Architecture"
-        _load(context, model, path, part, first_prefix=f"{context.options.weights_of}.")
+        load_network(context, model, path, part, first_prefix=f"{context.options.weights_of}.")
         return {None: str(path)}
     inference = inference_models(model)
     covered: dict[str | None, str] = {
@@ -152,12 +152,12 @@ def load_model_weights(
         contained = _covered_models(model, path, targets) - covered.keys()
         if contained:
             only = tuple(f"{name}." for name in own if name in contained)
-            match = _load(context, model, path, None, only=only, target_models=targets)
+            match = load_network(context, model, path, None, only=only, target_models=targets)
             for name in sorted(model.frozen & contained):
                 _refuse_noise(match.restricted((f"{name}.",)), name, context.charset)
         elif not is_second:
             # Raises an error that says what does not fit.
-            _load(context, model, path, None, target_models=targets)
+            load_network(context, model, path, None, target_models=targets)
         covered |= dict.fromkeys(contained, str(path))
     for name in own:
         if (
@@ -169,10 +169,13 @@ def load_model_weights(
     return covered
 
 
-def _load(
+def load_network(
     context: RunContext, network: nn.Layer, path: str | Path, part: str | None, **options: Any
 ) -> WeightMatch:
-    """Load the weights at ``path`` into ``network``; ``part`` is the config section of their ``pretrained_dict``."""
+    """Load the weights at ``path`` into ``network``; ``part`` is the config section of their ``pretrained_dict``.
+
+    ``options`` are those of :func:`ppocr_ext.checkpoint.weights.load_weights`, which says what is raised.
+    """
     require_recorded(context.config, path)
     if find_source(str(path)) is None:
         LOG.info("%s", checkpoint_line(path))
@@ -257,7 +260,7 @@ def _load_sub_model(model: DistillationModel, name: str, context: RunContext) ->
     part = f"Architecture.Models.{name}"
     if path:
         try:
-            match = _load(context, getattr(model, name), path, part, first_prefix=f"{name}.")
+            match = load_network(context, getattr(model, name), path, part, first_prefix=f"{name}.")
             if name in model.frozen:
                 _refuse_noise(match, name, context.charset)
         except WeightsError as fault:

@@ -7,11 +7,12 @@ import pytest
 from tiny_runs import StopAfter, metrics
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
+from ppocr_ext.checkpoint.contents import POINTS
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.issues import InvalidConfigError
 from ppocr_ext.loop.hooks.keep_general import DROP, GENERAL, KeepGeneral
 from ppocr_ext.loop.session import train
-from ppocr_ext.run.general import POINTS, open_general
+from ppocr_ext.run.general import open_general
 from ppocr_ext.run.run import Run
 
 pytestmark = pytest.mark.e2e

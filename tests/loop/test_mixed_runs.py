@@ -8,11 +8,11 @@ from error_codes import raises_code
 from test_exact_resume import content
 from tiny_runs import DRAWING, MULTI_SCALE, StopAfter, metrics
 
+from ppocr_ext.checkpoint.contents import BEFORE
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.issues import InvalidConfigError
 from ppocr_ext.loop.events import Hook
 from ppocr_ext.loop.session import train
-from ppocr_ext.run.general import BEFORE
 
 pytestmark = pytest.mark.e2e
 

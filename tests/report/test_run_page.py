@@ -230,7 +230,7 @@ BROKEN = [
 @pytest.mark.parametrize("broken", BROKEN)
 def test_broken_records_cost_only_what_they_would_have_said(tmp_path, broken):
     folder = make_run(tmp_path / "run")
-    for name in ("run.json", "preflight.json", "config.yml", "samples.json"):
+    for name in ("run.json", "preflight.json", "config.yml", "samples.json", "general.json"):
         (folder / name).write_text(broken)
     assert "95.0%" in Page(write_report([folder], tmp_path / "page.html")).words
 
@@ -290,6 +290,59 @@ def test_curves_lie_where_their_ticks_say(tmp_path):
         "run, step 100: 50.0%",
         "run, step 200: 100.0%",
     ]
+
+
+def add_general(folder, points, best):
+    """Let a run have read a general list: at the first two evaluations, and for weights on the way back."""
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    for line, value in zip([line for line in lines if line["kind"] == "eval"], (0.9, 0.6), strict=False):
+        line["general_acc"] = value
+    write_metrics(folder, lines)
+    keys = ("share", "accuracy", "general")
+    content = {
+        "before": 0.9,
+        "max_drop": 0.1,
+        "points": [dict(zip(keys, point, strict=True)) for point in points],
+    }
+    (folder / "general.json").write_text(json.dumps(content))
+    record = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps(record | {"best": best}))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("best", "marked"),
+    [({"acc": 0.97, "general_acc": 0.8125}, ["50.0%"]), ({"acc": 0.98, "general_acc": 0.8}, [])],
+)
+def test_what_is_still_read_is_drawn_with_its_limit_and_the_chosen_weights(tmp_path, best, marked):
+    points = [(0.5, 0.97, 0.8125), (0.75, 0.98, 0.7), (1.0, 0.93, 0.5)]
+    run = add_general(make_run(tmp_path / "run"), points, best)
+    out = write_report([run], tmp_path / "page.html")
+    over_steps = figure(out, "accuracy, held out; dotted: general list")
+    dots = [c.find("title").text for c in over_steps.iter("circle")]
+    assert dots[-2:] == ["run, general list, step 100: 90.0%", "run, general list, step 200: 60.0%"]
+
+    way = figure(out, "weights between those before and the last ones")
+    ticks = {t.text: float(t.get("y")) for t in way.iter("text")}
+    limit = float(
+        re.findall(r"[\d.]+", next(p for p in way.iter("path") if p.get("class") == "limit").get("d"))[1]
+    )
+    assert limit == pytest.approx(ticks["75%"] + (ticks["100%"] - ticks["75%"]) / 5, abs=0.11)
+    assert re.findall(r'<tr class="top"><td>([\d.]+%)</td>', out.read_text()) == marked
+    large = [c.find("title").text for c in way.iter("circle") if c.get("class") == "best"]
+    assert len(large) == 2 * len(marked) and all("way 50: " in text for text in large)
+
+    plain = make_run(tmp_path / "plain")
+    both = Page(write_report([run, plain], tmp_path / "both.html")).text
+    assert "What is still read run" in both and "dotted" not in Page(write_report([plain], out)).text
+
+
+@pytest.mark.parametrize("points", [3, [], [3], [{"share": "1", "accuracy": None}], [{"share": 1e999}]])
+def test_points_that_cannot_be_read_are_left_out(tmp_path, points):
+    run = make_run(tmp_path / "run")
+    without = Page(write_report([run], tmp_path / "page.html")).tags
+    (run / "general.json").write_text(json.dumps({"before": 0.9, "max_drop": 0.1, "points": points}))
+    assert Page(write_report([run], tmp_path / "page.html")).tags == without
 
 
 def test_a_long_run_stays_a_small_page(tmp_path):

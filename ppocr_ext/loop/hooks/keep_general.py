@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,21 +9,29 @@ from typing import Any
 import paddle
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint, TrainState
-from ppocr_ext.checkpoint.contents import BEST, is_start, write_weights
+from ppocr_ext.checkpoint.contents import BEFORE, BEST, POINTS, is_start, write_weights
 from ppocr_ext.checkpoint.files import remove_checkpoints
 from ppocr_ext.checkpoint.weights import put_back
-from ppocr_ext.evaluation.blend import BlendPoint, best_blend, blended, search_blend
+from ppocr_ext.evaluation.blend import (
+    DROP,
+    GENERAL,
+    BlendPoint,
+    best_blend,
+    blend_record,
+    blend_tensors,
+    blended,
+    least_general,
+    search_blend,
+    warn_of_few_lines,
+)
+from ppocr_ext.evaluation.evaluate import evaluate_now
 from ppocr_ext.io.atomic import write_text
-from ppocr_ext.loop.adapter import evaluate_now
 from ppocr_ext.loop.events import Hook, Position
 from ppocr_ext.messages import LOG
-from ppocr_ext.run.general import BEFORE, POINTS, SECTION, open_general
+from ppocr_ext.run.general import SECTION, open_general
 from ppocr_ext.run.run import Run
 
-GENERAL, DROP = "general_acc", "general_drop"  # in the metrics of an evaluation
 _LITTLE = 0.5  # general accuracy before the training
-_DOUBT = 0.05  # probability that lines hide a loss
-_ROUNDING = 1e-9
 
 
 class KeepGeneral(Hook):
@@ -46,11 +52,7 @@ class KeepGeneral(Hook):
         self._run = run
         self._indicator = run.metric.main_indicator
         self._loader = open_general(run, run.network)
-        self._tensors = {
-            name: tensor
-            for name, tensor in run.network.state_dict().items()
-            if tensor.is_floating_point() and name.partition(".")[0] not in run.frozen
-        }
+        self._tensors = blend_tensors(run)
         (run.folder / POINTS).unlink(missing_ok=True)
         self._weights_before = self._begin()
         state = run.hook_states.get(type(self).__name__, {})
@@ -61,10 +63,7 @@ class KeepGeneral(Hook):
         LOG.info("%s: the weights before the training read %.2f %% of %d lines", SECTION, percent, lines)
         if self._before < _LITTLE:
             LOG.warning("%s: that is less than half of it, so there is little to keep", SECTION)
-        needed = math.ceil(math.log(_DOUBT) / math.log1p(-self._max_drop)) if self._max_drop else 0
-        if lines < needed:
-            of = f"it takes {needed:,} lines to show that at most {self._max_drop:.2%} are lost"
-            LOG.warning("%s: %s", SECTION, of)
+        warn_of_few_lines(lines, self._max_drop)
 
     def _begin(self) -> dict[str, Any]:
         """Return the weights before the training; they are in the run folder, since a resumed run needs them too."""
@@ -87,14 +86,13 @@ class KeepGeneral(Hook):
 
     def judge_best(self, metrics: Mapping[str, float], at_start: bool) -> tuple[bool, Mapping[str, float]]:
         accuracy = metrics[self._indicator]
-        if accuracy <= self._refused:  # later weights have forgotten more, so the list is not read again
+        if accuracy <= self._refused:  # reading takes time, and the last weights are read anyway
             return False, {}
         general = self._before if at_start else self._general()
         LOG.info("%s: %.2f %% (%.2f %% before)", SECTION, 100 * general, 100 * self._before)
-        drop = self._before - general
-        accepted = drop <= self._max_drop + _ROUNDING
+        accepted = general >= least_general(self._before, self._max_drop)
         self._refused = self._refused if accepted else accuracy
-        return accepted, {GENERAL: general, DROP: drop}
+        return accepted, {GENERAL: general, DROP: self._before - general}
 
     def on_trained(self) -> None:
         """Choose among the weights between those before the training and the last ones, and write what was read."""
@@ -106,10 +104,10 @@ class KeepGeneral(Hook):
             put_back(blended(before, last, share), self._tensors)
             metrics[share] = self._evaluate(self._run.eval_loader)
             point = BlendPoint(share, metrics[share][self._indicator], self._general())
-            LOG.info("%s: %s", SECTION, _line(point))
+            LOG.info("%s: %s", SECTION, point)
             return point
 
-        least = self._before - self._max_drop - _ROUNDING
+        least = least_general(self._before, self._max_drop)
         points = search_blend(read, least)
         put_back(last, self._tensors)
         best, so_far = best_blend(points, least), self.loop.best
@@ -117,13 +115,8 @@ class KeepGeneral(Hook):
             self._chosen = blended(before, last, best.share)
             found = {GENERAL: best.general, DROP: self._before - best.general}
             self.loop.save_best({**metrics[best.share], **found}, is_start=not best.share)
-            LOG.info("%s: the best checkpoint has the weights of %s", SECTION, _line(best))
-        content = {
-            "before": self._before,
-            "max_drop": self._max_drop,
-            "points": [each._asdict() for each in points],
-        }
-        write_text(self._run.folder / POINTS, json.dumps(content, indent=1) + "\n")
+            LOG.info("%s: the best checkpoint has the weights of %s", SECTION, best)
+        write_text(self._run.folder / POINTS, blend_record(self._before, self._max_drop, points))
         if is_start(self.loop.best):
             reason = (
                 f"no weights of this training read more, and lose at most {self._max_drop:.2%} of {SECTION}"
@@ -145,10 +138,3 @@ class KeepGeneral(Hook):
         return {
             name: float(value) for name, value in evaluate_now(self._run, loader, self._run.metric).items()
         }
-
-
-def _line(point: BlendPoint) -> str:
-    return (
-        f"{point.share:.0%} of the way from the weights before to the last ones: {point.accuracy:.2%} of Eval, "
-        f"{point.general:.2%} of the general list"
-    )

@@ -101,6 +101,9 @@ def training(my: Path, name: str, seed: int, steps: int, values: Values) -> Trai
         "Global.allow_outside_data_dir": True,  # the test lines are where they are
         "Train.loader.shuffle": False,
         "Train.loader.num_workers": 0,
+        # what is kept of other lines is measured by keeping.py
+        "Train.mix": None,
+        "Eval.general": None,
     }
     return Training(run, (my / "config.yml",), {**of_run, **values})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from ppocr_ext.base.parts import (
@@ -125,11 +126,10 @@ def _check_model(check: ConfigCheck, path: Path) -> None:
             check.check_keys(where, component, options, injected=_GIVEN, extra=("name",))
         if component is InferenceModel:
             _check_inference_model(check, path)
-    if (
-        check.at(*path, "Backbone", "name") == SVTRNet.__name__
-        and check.at(*path, "Head", "name") == MULTI_HEAD
-    ):
-        _check_tokens(check, (*path, "Backbone"), (*path, "Head"))
+    if check.at(*path, "Backbone", "name") == SVTRNet.__name__:
+        _check_mixers(check, (*path, "Backbone"))
+        if check.at(*path, "Head", "name") == MULTI_HEAD:
+            _check_tokens(check, (*path, "Backbone"), (*path, "Head"))
 
 
 def _check_inference_model(check: ConfigCheck, path: Path) -> None:
@@ -145,6 +145,24 @@ def _check_inference_model(check: ConfigCheck, path: Path) -> None:
         )
 
 
+def _of_svtrnet(check: ConfigCheck, backbone: Path, *keys: str) -> list[Any]:
+    """Return the values of the keys of an SVTRNet, or their defaults."""
+    defaults = inspect.signature(SVTRNet).parameters
+    return [check.at(*backbone, key, default=defaults[key].default) for key in keys]
+
+
+def _check_mixers(check: ConfigCheck, backbone: Path) -> None:
+    """Check that each block of an SVTRNet has a mixer; PaddleOCR ignores those after the last block."""
+    depth, mixers = _of_svtrnet(check, backbone, "depth", "mixer")
+    path = (*backbone, "mixer")
+    with suppress(TypeError):  # a list of another form, which the dry step reports
+        blocks = sum(depth)
+        if len(mixers) != blocks:
+            report = check.warning if len(mixers) > blocks else check.error
+            fix = f"the first {blocks} are used" if len(mixers) > blocks else f"Fix: give {blocks}"
+            report(path, "length_mismatch", f"found {len(mixers)} mixers for {blocks} blocks (depth). {fix}.")
+
+
 def _check_tokens(check: ConfigCheck, backbone: Path, head: Path) -> None:
     """Check that a MultiHead pools the output of an SVTRNet if that is tokens, and only then."""
     returns_tokens = check.at(*backbone, "last_stage") is False
@@ -155,10 +173,7 @@ def _check_tokens(check: ConfigCheck, backbone: Path, head: Path) -> None:
             "a MultiHead has to pool the tokens that SVTRNet returns with `last_stage: false`, and only these. Fix: "
             f"{'add `use_pool: true`' if returns_tokens else 'remove `use_pool`'} below {dotted(head)}.",
         )
-    defaults = inspect.signature(SVTRNet).parameters
-    widths, features = (
-        check.at(*backbone, key, default=defaults[key].default) for key in ("embed_dim", "out_channels")
-    )
+    widths, features = _of_svtrnet(check, backbone, "embed_dim", "out_channels")
     if returns_tokens and isinstance(widths, tuple) and widths and features != widths[-1]:
         check.error(
             (*backbone, "out_channels"),

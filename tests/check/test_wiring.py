@@ -7,6 +7,7 @@ from official_facts import KEEP, Check, facts, only
 
 from ppocr_ext.config import Config
 from ppocr_ext.config.config_view import override
+from ppocr_ext.modeling.backbones import SVTRNet
 
 TRANSFORMS = "Train.dataset.transforms"
 KEPT = "KeepKeys.keep_keys"
@@ -74,6 +75,21 @@ class TestTokens:
         values |= {} if use_pool is None else {"Architecture.Head.use_pool": use_pool}
         found = check(one.with_values(values))
         assert facts(found) == ([("error", "token_mismatch", f"Architecture.{wrong}")] if wrong else [])
+
+
+@pytest.mark.parametrize(
+    ("depth", "level"), [([3, 6, 3], None), ([2, 4, 2], "warning"), ([3, 6, 4], "error")]
+)
+def test_an_svtrnet_ignores_mixers_after_its_last_block(
+    depth: list[int], level: str | None, one: Config, check: Check
+) -> None:
+    backbone = {"name": "SVTRNet", "img_size": [48, 320], "depth": depth}
+    found = check(one.with_values({"Architecture.Backbone": backbone}))
+    path = "Architecture.Backbone.mixer"
+    assert facts(found) == ([(level, "length_mismatch", path)] if level else [])
+    if level != "error":
+        blocks = SVTRNet([32, 64], depth=depth, local_mixer=[[7, 5]] * 3)
+        assert sum(len(getattr(blocks, f"blocks{stage}")) for stage in (1, 2, 3)) == sum(depth)
 
 
 class TestLengths:

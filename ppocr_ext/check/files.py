@@ -16,7 +16,8 @@ from ppocr_ext.config import Config, resolve_charset
 from ppocr_ext.config.derive import class_counts, model_paths, wrong_counts
 from ppocr_ext.config.global_keys import ValueRule, shown
 from ppocr_ext.errors import CharsetError, ConfigError, PPOCRExtError
-from ppocr_ext.messages import LOG
+from ppocr_ext.io.resources import is_shipped_dictionary
+from ppocr_ext.messages import LOG, shortened
 from ppocr_ext.registry import DATASETS
 
 KeyPath = tuple[str, ...]
@@ -35,6 +36,15 @@ def check_dictionary(check: ConfigCheck) -> None:
         return
     except ConfigError:
         return  # use_space_char is neither true nor false, which the check of Global reports
+    if charset.path is not None and charset.unused_lines and not is_shipped_dictionary(charset.path):
+        unused = charset.unused_lines
+        check.warning(
+            _DICTIONARY,
+            "dictionary_lines",
+            f"{len(unused)} lines have a class that labels never use, as in PaddleOCR: {shortened(unused, 3)}.\n"
+            f"  Fix: for a new training, one character on each line, each once, and no byte order mark; keep the "
+            f"file for weights that were trained with it.",
+        )
     if (line := charset.line_of_second_space) is not None:
         [used] = charset.ids(" ")
         check.warning(

@@ -93,14 +93,15 @@ def test_a_checkpoint_with_a_journal_is_not_missing(two: Config, tmp_path: Path,
     assert check(two.with_values({"Global.checkpoints": str(tmp_path / "latest")})) == []
 
 
-def test_a_bad_dictionary_and_a_wrong_class_count(one: Config, tmp_path: Path, check: Check) -> None:
+def test_a_wrong_class_count_and_lines_that_no_label_uses(one: Config, tmp_path: Path, check: Check) -> None:
     path = "Architecture.Head.out_channels_list"
     (issue,) = check(one.with_values({path: {"CTCLabelDecode": 97}}))
     assert facts([issue]) == [("error", "class_count", f"{path}.CTCLabelDecode")]
     assert "97" in issue.message and "5" in issue.message
-    (tmp_path / "dict.txt").write_text("a\na\n")
+    (tmp_path / "dict.txt").write_text("a\n\na\nbc\n")
     (issue,) = check(one.with_values({"Global.character_dict_path": str(tmp_path / "dict.txt")}))
-    assert issue.path == "Global.character_dict_path" and "line 2: 'a'" in issue.message
+    assert facts([issue]) == [("warning", "dictionary_lines", "Global.character_dict_path")]
+    assert issue.message.startswith("3 lines")
 
 
 def issue(level: str, path: str, where: str = "my.yml:3") -> Issue:

@@ -117,6 +117,22 @@ class TestOneModel:
         found = check(one.with_values({"PostProcess.name": "NRTRLabelDecode"}))
         assert ("error", "decoder_mismatch", "PostProcess.name") in facts(found)
 
+    @pytest.mark.parametrize(
+        ("head", "decoder", "fits"),
+        [
+            ("CTCHead", "SARLabelDecode", False),
+            ("CTCHead", "ViTSTRLabelDecode", True),
+            ("SARHead", "SARLabelDecode", True),
+        ],
+    )
+    def test_the_decoder_of_a_single_head(
+        self, head: str, decoder: str, fits: bool, one: Config, check: Check
+    ) -> None:
+        found = check(one.with_values({"Architecture.Head": {"name": head}, "PostProcess.name": decoder}))
+        assert [issue.path for issue in found if issue.code == "decoder_mismatch"] == ["PostProcess.name"] * (
+            not fits
+        )
+
 
 class TestSubModels:
     def test_several_need_a_distillation_model(self, two: Config, check: Check) -> None:

@@ -300,6 +300,7 @@ NAMES = {
 # Names that PaddleOCR's code does not have, but its first configs, file names or papers; and what to write in place.
 FORMER_NAMES = {
     "repvit_svtr": "RepSVTR",
+    "NRTRRecResizeImg": "GrayRecResizeImg",
     "ResNet_vd": "ResNet",
     **{f"ResNet{layers}_vd": f"ResNet, layers: {layers}" for layers in (18, 34, 50, 101, 152, 200)},
 }

@@ -105,8 +105,13 @@ def test_a_component_of_a_checkout_advises_host(path: str, name: Any, one: Confi
 
 
 def test_a_name_that_paddleocr_gave_up_names_its_successor(one: Config, check: Check) -> None:
-    found = check(one.with_values({"Architecture.Backbone": {"name": "repvit_svtr"}}))
-    assert found[0].code == "unknown_component" and "'RepSVTR'" in found[0].message
+    listed = {"Train.dataset.transforms": [{"NRTRRecResizeImg": None}]}
+    for values, successor in (
+        ({"Architecture.Backbone": {"name": "repvit_svtr"}}, "RepSVTR"),
+        (listed, "GrayRecResizeImg"),
+    ):
+        found = check(one.with_values(values))
+        assert found[0].code == "unknown_component" and f"'{successor}'" in found[0].message
 
 
 def test_other_unknown_keys_are_warnings(one: Config, check: Check) -> None:

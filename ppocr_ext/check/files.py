@@ -38,11 +38,11 @@ def check_dictionary(check: ConfigCheck) -> None:
         return  # use_space_char is neither true nor false, which the check of Global reports
     if charset.path is not None and charset.unused_lines and not is_shipped_dictionary(charset.path):
         unused = charset.unused_lines
-        more = " `export` then writes no ONNX." if "" in charset.characters else ""
+        more = " `export` then writes no ONNX." if charset.characters[-1] == "" else ""
         check.warning(
             _DICTIONARY,
             "dictionary_lines",
-            f"{len(unused)} lines have a class that no label uses, as in PaddleOCR: {shortened(unused, 3)}.{more}\n"
+            f"no label uses {len(unused)} of its classes, as in PaddleOCR: {shortened(unused, 3)}.{more}\n"
             f"  Fix: for a new training, one character on each line, each once, and no byte order mark; keep the "
             f"file for weights that were trained with it.",
         )

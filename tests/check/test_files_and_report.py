@@ -117,10 +117,12 @@ def test_a_wrong_class_count_and_lines_that_no_label_uses(one: Config, tmp_path:
     (issue,) = check(one.with_values({path: {"CTCLabelDecode": 97}}))
     assert facts([issue]) == [("error", "class_count", f"{path}.CTCLabelDecode")]
     assert "97" in issue.message and "5" in issue.message
-    (tmp_path / "dict.txt").write_text("a\n\na\nbc\n")
-    (issue,) = check(one.with_values({"Global.character_dict_path": str(tmp_path / "dict.txt")}))
-    assert facts([issue]) == [("warning", "dictionary_lines", "Global.character_dict_path")]
-    assert issue.message.startswith("3 lines")
+    for text, count, has_onnx in (("a\n\na\nbc\n", 3, True), ("a\n\n", 1, False)):
+        (tmp_path / "dict.txt").write_text(text)
+        values = {"Global.character_dict_path": str(tmp_path / "dict.txt"), "Global.use_space_char": False}
+        (issue,) = check(one.with_values(values))
+        assert facts([issue]) == [("warning", "dictionary_lines", "Global.character_dict_path")]
+        assert f" {count} of " in issue.message and ("ONNX" not in issue.message) is has_onnx
 
 
 def issue(level: str, path: str, where: str = "my.yml:3") -> Issue:

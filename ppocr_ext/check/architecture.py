@@ -167,8 +167,8 @@ def _check_mixers(check: ConfigCheck, backbone: Path) -> None:
         blocks = sum(depth)
         if len(mixers) != blocks:
             report = check.warning if len(mixers) > blocks else check.error
-            fix = f"the first {blocks} are used" if len(mixers) > blocks else f"Fix: give {blocks}"
-            report(path, "length_mismatch", f"found {len(mixers)} mixers for {blocks} blocks (depth). {fix}.")
+            use = f"; the first {blocks} are used" if len(mixers) > blocks else f". Fix: give {blocks}"
+            report(path, "length_mismatch", f"found {len(mixers)} mixers for {blocks} blocks (depth){use}.")
 
 
 def _check_tokens(check: ConfigCheck, backbone: Path, head: Path) -> None:

@@ -12,7 +12,6 @@ from typing import ClassVar
 
 from ppocr_ext.errors import CharsetError
 from ppocr_ext.limits import MAX_DICTIONARY_BYTES, MAX_DICTIONARY_LINES, read_at_most
-from ppocr_ext.messages import LOG, shortened
 from ppocr_ext.text_direction import LEFT_TO_RIGHT, RIGHT_TO_LEFT, is_right_to_left, turned, turned_symbols
 
 _BOM = b"\xef\xbb\xbf"
@@ -20,7 +19,6 @@ _BOM = b"\xef\xbb\xbf"
 _NEVER_READ = ("\ufffd", "\u2047", "\u2bd1", "\uffff")
 PLAIN = re.compile("[0-9A-Za-z]")  # the characters that ``Metric.is_filter: true`` compares
 _SHOWN = 10  # limit of lines in a message
-_SHOWN_LONGER = 3  # limit of lines in a message of one line
 
 
 @dataclass(frozen=True)
@@ -57,14 +55,10 @@ class Charset:
     def from_file(cls, path: str | Path, use_space_char: bool = False, *, lenient: bool = False) -> Charset:
         """Read a dictionary file: UTF-8, one character per line, which ends in ``\\n`` or ``\\r\\n``.
 
-        Lines of more than one character are accepted, with a warning unless ``lenient``: PaddleOCR gives each a class,
-        but encodes labels character by character, so this class is never used.
-
         Args:
             path: the file.
             use_space_char: add the space as the last character, also if the file has it.
-            lenient: only warn about blank lines, repeated lines and a byte order mark, and keep them, like PaddleOCR.
-                Use it for the dictionary of a trained model.
+            lenient: read the lines of :attr:`unused_lines` as PaddleOCR does. Use it for the dictionary of a network.
 
         Raises:
             CharsetError: the file is missing, not a regular file, empty, too large or not UTF-8. Unless ``lenient``,
@@ -76,19 +70,8 @@ class Charset:
         if problems and not lenient:
             raise CharsetError(
                 f"{path}: the dictionary cannot be used:\n{_listing(problems)}\n"
-                "Fix: give each character one line of its own (each line is a class), in UTF-8 without a byte order "
-                "mark. `--old-dict` carries a model trained with this file over to the fixed one.",
+                "Fix: give each character one line of its own, in UTF-8 without a byte order mark.",
                 code="bad_dictionary",
-            )
-        if problems:
-            LOG.warning("%s: kept as PaddleOCR reads it:\n%s", path, _listing(problems))
-        longer = [f"line {number}: {line!r}" for number, line in enumerate(lines, start=1) if len(line) > 1]
-        if longer and not lenient:
-            LOG.warning(
-                "%s: lines of more than one character are never encoded, since labels are encoded character by "
-                "character: %s",
-                path,
-                shortened(longer, _SHOWN_LONGER),
             )
         return cls((*lines, " ") if use_space_char else tuple(lines), bool(use_space_char), path)
 
@@ -126,6 +109,15 @@ class Charset:
         The result is None if there is no second space.
         """
         return self.characters.index(" ") + 1 if self.use_space and " " in self.characters[:-1] else None
+
+    @property
+    def unused_lines(self) -> list[str]:
+        """Return the lines of the dictionary that are no character of their own, each with number and reason.
+
+        They are blank, repeated, or of several characters. PaddleOCR gives each a class. It encodes labels character
+        by character, and takes the last of two equal lines, so labels never use these classes.
+        """
+        return _problems(self.characters[: len(self.characters) - self.use_space], several=True)
 
     @property
     def ctc_classes(self) -> int:
@@ -286,8 +278,8 @@ def _read_lines(path: Path) -> list[str]:
     return [line.strip("\r") for line in text.removesuffix("\n").split("\n")]
 
 
-def _problems(lines: list[str]) -> list[str]:
-    """Return the problems of the lines, each with its line number."""
+def _problems(lines: Sequence[str], several: bool = False) -> list[str]:
+    """Return the problems of the lines, each with its number; with ``several``, also lines of several characters."""
     bom = _BOM.decode("utf-8")
     first_at: dict[str, int] = {}
     problems: list[str] = []
@@ -301,6 +293,8 @@ def _problems(lines: list[str]) -> list[str]:
             problems.append(f"line {number}: {line!r} again, first on line {first_at[line]}")
         elif "\r" in line:
             problems.append(f"line {number}: a carriage return inside the line; end lines with \\n")
+        elif several and len(line) > 1:
+            problems.append(f"line {number}: {line!r}")
         first_at.setdefault(line, number)
     return problems
 

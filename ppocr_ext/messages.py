@@ -6,6 +6,7 @@ import difflib
 import errno
 import json
 import logging
+import os
 import re
 import shlex
 import shutil
@@ -158,6 +159,15 @@ def near_match(name: str, known: Iterable[Any], cutoff: float = 0.75) -> str | N
     by_folded = {str(each).casefold(): str(each) for each in sorted(known, key=str)}
     near = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=cutoff)
     return by_folded[near[0]] if near else None
+
+
+def path_hint(name: str) -> str:
+    """Return the right form of a missing path with ``\\``, ``D:``, ``~`` or spaces at its ends; empty for others."""
+    # Path.expanduser would drop "./", and fail for an unknown user
+    right = os.path.expanduser(name.strip().replace("\\", os.sep))  # noqa: PTH111
+    if os.name != "nt" and re.match("[A-Za-z]:/", right):
+        return f" It is a path of Windows; in WSL it is {f'/mnt/{right[0].lower()}{right[2:]}'!r}."
+    return did_you_mean(None if right == name else right)
 
 
 def is_misspelling(name: str, known: Iterable[str]) -> bool:

@@ -153,10 +153,10 @@ class Registry:
         foreign = sorted(self._foreign_names())
         known_elsewhere = names_of(self.kind)
         if name in known_elsewhere:
-            lacking = "this checkout lacks" if self._has_checkout else "the installed package lacks"
+            lacking = "this checkout does" if self._has_checkout else "ppocr-ext does"
             return (
-                f"{name} is a {self.kind} of PaddleOCR's repository, which {lacking}. Fix: give a checkout that has it "
-                f"with `--host DIR`."
+                f"PaddleOCR has the {self.kind} {name}, {lacking} not. Fix: `--host DIR` takes it from a checkout that "
+                f"has it."
             )
         known = [*self._own, *foreign, *known_elsewhere]
         hint = did_you_mean(FORMER_NAMES.get(name) or near_match(name, known, cutoff=0.6))

@@ -251,8 +251,26 @@ IGNORED_KEYS = frozenset(
         "final_div_factor",
         "load_static_weights",
         "prefetch_factor",
+        "infer_model",
+        "infer_img_dir",
+        "cls_model_dir",
+        "max_side_len",
+        "aug_prob",
+        "hidden_size",  # of a SequenceEncoder without LSTM
     }
 )
+# Parts whose constructors in PaddleOCR have no `**kwargs`, with the keys that they accept besides ours. They
+# refuse all other keys, so such a config does not train there.
+CLOSED_PARTS: dict[str, frozenset[str]] = {
+    **dict.fromkeys(("MTB", "RepSVTR", "Transformer", "ViTParseQ"), frozenset[str]()),
+    "PPHGNet_small": frozenset({"pretrained", "use_ssld", "det", "out_indices"}),
+    "ResNet31": frozenset({"out_indices", "init_type", "last_stage_pool"}),
+}
+# Values that a part of PaddleOCR builds in; it refuses their keys.
+BUILT_IN: dict[str, dict[str, object]] = {
+    "PPHGNet_small": {"stem_channels": (64, 64, 128), "layer_num": 6},
+    "PPHGNetV2_B4": {"stem_channels": (3, 32, 48), "stage_config": None},
+}
 
 # Names of the recognition components in PaddleOCR's repository, by kind, for messages. The `paddleocr` wheel has no
 # networks, losses and metrics: a name of this table that the host lacks is not misspelt, but needs a checkout.
@@ -273,18 +291,28 @@ NAMES = {
     "loss": (
         "AsterLoss AttentionLoss CANLoss CELoss CPPDLoss CTCLoss CenterLoss CombinedLoss DistillCTCLogits "
         "DistillationCTCLoss DistillationDKDLoss DistillationDMLLoss DistillationDistanceLoss DistillationKLDivLoss "
-        "DistillationNRTRLoss DistillationSARLoss LaTeXOCRLoss LossFromOutput MultiLoss NRTRLoss PPFormulaNet_L_Loss "
-        "PPFormulaNet_S_Loss PRENLoss ParseQLoss RFLLoss SARLoss SATRNLoss SPINAttentionLoss SRNLoss UniMERNetLoss "
-        "VLLoss"
+        "DistillationNRTRDMLLoss DistillationNRTRLoss DistillationSARLoss LaTeXOCRLoss LossFromOutput MultiLoss "
+        "NRTRLoss PPFormulaNet_L_Loss PPFormulaNet_S_Loss PRENLoss ParseQLoss RFLLoss SARLoss SATRNLoss "
+        "SPINAttentionLoss SRNLoss UniMERNetLoss VLLoss"
     ),
     "metric": "CANMetric CNTMetric DistillationMetric LaTeXOCRMetric RecMetric",
 }
 # Names that PaddleOCR's code does not have, but its first configs, file names or papers; and what to write in place.
 FORMER_NAMES = {
     "repvit_svtr": "RepSVTR",
+    "NRTRRecResizeImg": "GrayRecResizeImg",
     "ResNet_vd": "ResNet",
     **{f"ResNet{layers}_vd": f"ResNet, layers: {layers}" for layers in (18, 34, 50, 101, 152, 200)},
 }
+
+
+def refused_key(part: str, key: str, value: object) -> str | None:
+    """Return why the constructor of a part of PaddleOCR refuses a key that we do not have; None if it takes any."""
+    built_in = BUILT_IN.get(part, {})
+    if key not in built_in and (part not in CLOSED_PARTS or key in CLOSED_PARTS[part]):
+        return None
+    same = key in built_in and value == built_in[key]
+    return f"{part} of PaddleOCR refuses this key. Fix: remove it{', nothing changes' if same else ''}."
 
 
 def names_of(kind: str) -> frozenset[str]:

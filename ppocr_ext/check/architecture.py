@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from ppocr_ext.base.parts import (
@@ -11,6 +12,7 @@ from ppocr_ext.base.parts import (
     BRANCH_ROWS,
     CTC_DECODER,
     CTC_HEAD,
+    HEAD_DECODERS,
     INFERENCE_MODEL,
     MULTI_HEAD,
     SPECIALS,
@@ -44,6 +46,12 @@ _BRANCH_KEYS: dict[str, Callable[..., Any]] = {
     "NRTRHead": nrtr_branch_keys,
     "SARHead": SARHead,
 }
+# The decoders that read the output of a head.
+_DECODERS = {
+    **{head: {decoder} for head, decoder in HEAD_DECODERS.items()},
+    **dict.fromkeys((MULTI_HEAD, INFERENCE_MODEL), {CTC_DECODER}),
+    CTC_HEAD: {CTC_DECODER, "ViTSTRLabelDecode"},
+}
 _DEFAULT_LENGTH = 25  # PaddleOCR's default, in Global and in an NRTRHead
 _GIVEN = ("in_channels", "out_channels", "out_channels_list")  # the program computes these values
 
@@ -67,6 +75,7 @@ def check_architecture(check: ConfigCheck) -> None:
     elif component is BaseModel:
         _check_model(check, ("Architecture",))
     _check_branches(check)
+    _check_decoder(check)
 
 
 def _check_sub_models(check: ConfigCheck, options: Mapping[Any, Any]) -> None:
@@ -125,11 +134,10 @@ def _check_model(check: ConfigCheck, path: Path) -> None:
             check.check_keys(where, component, options, injected=_GIVEN, extra=("name",))
         if component is InferenceModel:
             _check_inference_model(check, path)
-    if (
-        check.at(*path, "Backbone", "name") == SVTRNet.__name__
-        and check.at(*path, "Head", "name") == MULTI_HEAD
-    ):
-        _check_tokens(check, (*path, "Backbone"), (*path, "Head"))
+    if check.at(*path, "Backbone", "name") == SVTRNet.__name__:
+        _check_mixers(check, (*path, "Backbone"))
+        if check.at(*path, "Head", "name") == MULTI_HEAD:
+            _check_tokens(check, (*path, "Backbone"), (*path, "Head"))
 
 
 def _check_inference_model(check: ConfigCheck, path: Path) -> None:
@@ -145,6 +153,24 @@ def _check_inference_model(check: ConfigCheck, path: Path) -> None:
         )
 
 
+def _of_svtrnet(check: ConfigCheck, backbone: Path, *keys: str) -> list[Any]:
+    """Return the values of the keys of an SVTRNet, or their defaults."""
+    defaults = inspect.signature(SVTRNet).parameters
+    return [check.at(*backbone, key, default=defaults[key].default) for key in keys]
+
+
+def _check_mixers(check: ConfigCheck, backbone: Path) -> None:
+    """Check that each block of an SVTRNet has a mixer; PaddleOCR ignores those after the last block."""
+    depth, mixers = _of_svtrnet(check, backbone, "depth", "mixer")
+    path = (*backbone, "mixer")
+    with suppress(TypeError):  # a list of another form, which the dry step reports
+        blocks = sum(depth)
+        if len(mixers) != blocks:
+            report = check.warning if len(mixers) > blocks else check.error
+            use = f"; the first {blocks} are used" if len(mixers) > blocks else f". Fix: give {blocks}"
+            report(path, "length_mismatch", f"found {len(mixers)} mixers for {blocks} blocks (depth){use}.")
+
+
 def _check_tokens(check: ConfigCheck, backbone: Path, head: Path) -> None:
     """Check that a MultiHead pools the output of an SVTRNet if that is tokens, and only then."""
     returns_tokens = check.at(*backbone, "last_stage") is False
@@ -155,10 +181,7 @@ def _check_tokens(check: ConfigCheck, backbone: Path, head: Path) -> None:
             "a MultiHead has to pool the tokens that SVTRNet returns with `last_stage: false`, and only these. Fix: "
             f"{'add `use_pool: true`' if returns_tokens else 'remove `use_pool`'} below {dotted(head)}.",
         )
-    defaults = inspect.signature(SVTRNet).parameters
-    widths, features = (
-        check.at(*backbone, key, default=defaults[key].default) for key in ("embed_dim", "out_channels")
-    )
+    widths, features = _of_svtrnet(check, backbone, "embed_dim", "out_channels")
     if returns_tokens and isinstance(widths, tuple) and widths and features != widths[-1]:
         check.error(
             (*backbone, "out_channels"),
@@ -202,7 +225,7 @@ def _check_multi_head(check: ConfigCheck, path: Path) -> None:
 
 
 def _check_branches(check: ConfigCheck) -> None:
-    """Check ``algorithm``, the decoder and the length of NRTR's output against the branches of MultiHeads."""
+    """Check ``algorithm`` and the length of NRTR's output against the branches of MultiHeads."""
     branches = {
         path: {BRANCH_OF_HEAD.get(head) for head, _ in named_items(check.config, *path, "Head", "head_list")}
         for path in model_paths(check.config)
@@ -220,17 +243,24 @@ def _check_branches(check: ConfigCheck) -> None:
             f"PaddleOCR's loop gives the network no labels with {algorithms[0]!r}, but NRTRHead and SARHead need them. "
             f"Fix: write SVTR_LCNet.",
         )
+    for path in (path for path, names in branches.items() if "gtc" in names):
+        _check_length(check, (*path, "Head", "head_list", BRANCH_ROWS["gtc"].head, "max_text_length"))
+
+
+def _check_decoder(check: ConfigCheck) -> None:
+    """Check that the decoder reads the output of a head; heads that are not known may have any."""
     decoder = str(check.at("PostProcess", "name") or "")
     of_one = decoder.removeprefix("Distillation")
-    if of_one in SPECIALS and of_one != CTC_DECODER:
+    heads = {str(check.at(*path, "Head", "name")) for path in model_paths(check.config)} - {"None"}
+    fitting = {decoder for head in heads for decoder in _DECODERS.get(head, ())}
+    if of_one in SPECIALS and fitting and of_one not in fitting and heads <= _DECODERS.keys():
+        multi = " in evaluation; `eval --head gtc` evaluates the NRTR branch" if MULTI_HEAD in heads else ""
         check.error(
             ("PostProcess", "name"),
             "decoder_mismatch",
-            f"a MultiHead gives its CTC output in evaluation, which {decoder} does not read. Fix: use "
-            f"{decoder.replace(of_one, CTC_DECODER)}; `eval --head gtc` evaluates the NRTR branch.",
+            f"{decoder} does not read the output of {', '.join(sorted(heads))}{multi}. Fix: use "
+            f"{decoder.replace(of_one, min(fitting))}.",
         )
-    for path in (path for path, names in branches.items() if "gtc" in names):
-        _check_length(check, (*path, "Head", "head_list", BRANCH_ROWS["gtc"].head, "max_text_length"))
 
 
 def _check_length(check: ConfigCheck, path: Path) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
-from ppocr_ext.base.parts import IGNORED_KEYS
+from ppocr_ext.base.parts import IGNORED_KEYS, refused_key
 from ppocr_ext.config import Config, named_items
 from ppocr_ext.config.global_keys import GLOBAL_KEYS, ValueRule, shown
 from ppocr_ext.config.node import COMPUTED, Place, PlaceKind, dotted
@@ -43,6 +43,7 @@ _ALIASES = {
     "Global.use_gpu": ("gpu", "cuda"),
     "Global.character_dict_path": ("dict_path", "charset", "charset_path", "dictionary"),
     "Global.save_model_dir": ("output_dir", "out_dir", "save_dir"),
+    "Optimizer.clip_norm_global": ("grad_clip", "gradient_clip", "max_grad_norm"),
     "Global.eval_batch_step": ("eval_every", "eval_interval", "eval_steps"),
 }
 
@@ -254,7 +255,10 @@ class ConfigCheck:
             if key in keys.named or key in known:
                 self.check_kind(where, value, keys.kinds.get(str(key)))
             else:
-                self.unknown_key(where, () if key in elsewhere else known, by_keyword, keys.is_open)
+                refusal = refused_key(getattr(component, "__name__", ""), str(key), value)
+                reads = f" It reads {', '.join(sorted(known))}." if key in elsewhere else ""
+                near = () if key in elsewhere else known
+                self.unknown_key(where, near, by_keyword, keys.is_open, reads, refusal)
         for key in sorted(keys.required - supplied):
             if key not in options:
                 self.missing((*path, key))
@@ -281,6 +285,8 @@ class ConfigCheck:
         known: Collection[str],
         by_keyword: bool = False,
         is_open: bool = False,
+        reads: str = "",
+        refusal: str | None = None,
     ) -> None:
         """Report a key that is not one of the ``known`` keys.
 
@@ -293,6 +299,8 @@ class ConfigCheck:
             known: the keys that are read there.
             by_keyword: a component takes the keys as keywords, so the builder must leave this one out.
             is_open: the component may read other keys too, so it gets this one.
+            reads: a sentence with the keys that are read in place of one that another component reads.
+            refusal: why PaddleOCR refuses the key.
         """
         key = path[-1]
         place = self.place(path)
@@ -305,13 +313,15 @@ class ConfigCheck:
             return
         # a component may have a key of this name, with another meaning
         meant = None if by_keyword and path[0] != "Optimizer" else key_meant(path)
-        near = near_match(key, known) or meant
+        near = near_match(key, known) or (None if meant == dotted(path) else meant)
         home = home_of(path)
         if near:
             report = self.warning if is_open else self.error
             report(path, "unknown_key", f"unknown key.{did_you_mean(near)}")
+        elif refusal:
+            self.error(path, "refused_key", refusal)
         elif place.kind is PlaceKind.OPTION and not is_open:
-            hint = did_you_mean(home or near_match(key, known, cutoff=0.7))
+            hint = did_you_mean(home or near_match(key, known, cutoff=0.7)) or reads
             shared = min(len(path), len(place.target))
             # the path of the option differs if its value was moved to `path`
             forced = path if path[:shared] == place.target[:shared] else place.target
@@ -324,4 +334,4 @@ class ConfigCheck:
             self.warning(path, PLUGIN, "the key is not used, unless a plugin reads it.")
         else:
             unless = ", unless its `**kwargs` are read" if is_open else ""
-            self.warning(path, "unused_key", f"the key is not used{unless}.{did_you_mean(home)}")
+            self.warning(path, "unused_key", f"the key is not used{unless}.{did_you_mean(home) or reads}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -16,7 +16,8 @@ from ppocr_ext.config import Config, resolve_charset
 from ppocr_ext.config.derive import class_counts, model_paths, wrong_counts
 from ppocr_ext.config.global_keys import ValueRule, shown
 from ppocr_ext.errors import CharsetError, ConfigError, PPOCRExtError
-from ppocr_ext.messages import LOG
+from ppocr_ext.io.resources import is_shipped_dictionary
+from ppocr_ext.messages import LOG, path_hint, shortened
 from ppocr_ext.registry import DATASETS
 
 KeyPath = tuple[str, ...]
@@ -35,6 +36,16 @@ def check_dictionary(check: ConfigCheck) -> None:
         return
     except ConfigError:
         return  # use_space_char is neither true nor false, which the check of Global reports
+    if charset.path is not None and charset.unused_lines and not is_shipped_dictionary(charset.path):
+        unused = charset.unused_lines
+        more = " `export` then writes no ONNX." if charset.characters[-1] == "" else ""
+        check.warning(
+            _DICTIONARY,
+            "dictionary_lines",
+            f"no label uses {len(unused)} of its classes, as in PaddleOCR: {shortened(unused, 3)}.{more}\n"
+            f"  Fix: for a new training, one character on each line, each once, and no byte order mark; keep the "
+            f"file for weights that were trained with it.",
+        )
     if (line := charset.line_of_second_space) is not None:
         [used] = charset.ids(" ")
         check.warning(
@@ -74,22 +85,23 @@ def _check_unknown_symbol(check: ConfigCheck, charset: Charset) -> None:
 
 def check_files(check: ConfigCheck) -> None:
     """Check label files, data folders, files of losses, and weights."""
+    absent: set[Path] = set()
     for mode in check.modes:
         if not check.is_of_plugin(DATASETS, check.at(mode, "dataset", "name")):  # its keys are unknown
-            if reads_key(check.config, mode, "label_file_list"):
-                _check_label_files(check, (mode, "dataset"))
             if reads_key(check.config, mode, "data_dir"):
-                _check_folder(check, (mode, "dataset", "data_dir"))
+                _check_folder(check, (mode, "dataset", "data_dir"), absent)
+            if reads_key(check.config, mode, "label_file_list"):
+                _check_label_files(check, (mode, "dataset"), absent)
     mix = check.at("Train", "mix") if "Train" in check.modes else None
     beside: list[KeyPath] = [("Train", "mix", str(number), "dataset") for number in range(len(mix or ()))]
     if "Eval" in check.modes and check.at("Eval", "general") is not None:
         beside.append(("Eval", "general", "dataset"))
     for section in beside:
+        _check_folder(check, (*section, "data_dir"), absent)
         if check.at(*section, "label_file_list") is not None:
-            _check_label_files(check, section)
-        _check_folder(check, (*section, "data_dir"))
+            _check_label_files(check, section, absent)
     if check.role == "train":
-        _check_folder(check, ("Train", "teacher_cache"))
+        _check_folder(check, ("Train", "teacher_cache"), absent)
     for path, name in weights_to_load(check.config, check.role):
         if isinstance(name, str):
             _check_weights(check, path, name)
@@ -97,7 +109,7 @@ def check_files(check: ConfigCheck) -> None:
             check.error(path, "bad_value", f"found {shown(name)}, expected a path of weights.")
 
 
-def _check_label_files(check: ConfigCheck, section: KeyPath) -> None:
+def _check_label_files(check: ConfigCheck, section: KeyPath, absent: set[Path]) -> None:
     """Check that the label files of a dataset exist."""
     path = (*section, "label_file_list")
     listed = check.at(*path)
@@ -109,18 +121,44 @@ def _check_label_files(check: ConfigCheck, section: KeyPath) -> None:
     for where, name in names:
         if not Path(name).is_file():
             at = where if isinstance(where, tuple) else (*path, str(where))
-            check.error(at, "missing_file", f"there is no file {name} (from {Path.cwd()}). {_FIX_PATH}")
+            _report_missing(check, at, Path(name).parents, name, absent)
     if check.at(*section, "delimiter") == "":
         check.error((*section, "delimiter"), "empty_value", 'is empty. Fix: "\\t", or remove it.')
 
 
-def _check_folder(check: ConfigCheck, path: KeyPath) -> None:
+def _check_folder(check: ConfigCheck, path: KeyPath, absent: set[Path]) -> None:
     """Check that a folder of images, of an LMDB or of a teacher cache exists."""
     folder = check.at(*path)
     if isinstance(folder, str) and not Path(folder).is_dir():
-        check.error(path, "missing_folder", f"there is no folder {folder} (from {Path.cwd()}). {_FIX_PATH}")
+        _report_missing(check, path, (Path(folder), *Path(folder).parents), folder, absent)
     elif folder is not None and not isinstance(folder, (str, tuple)):
         check.error(path, "bad_value", f"found {shown(folder)}, expected the name of a folder.")
+
+
+def _report_missing(
+    check: ConfigCheck, path: KeyPath, folders: Sequence[Path], name: str, absent: set[Path]
+) -> None:
+    """Report a missing file or folder, unless the first folder on the way that is missing has been reported.
+
+    Args:
+        check: gets the issue.
+        path: of the key.
+        folders: those that ``name`` needs, the innermost first.
+        name: what is missing.
+        absent: the missing folders so far; one may be added.
+    """
+    folder = next((each for each in reversed(folders) if not each.is_dir()), None)
+    kind = "file" if folder is None else "folder"
+    if folder is None or folder not in absent:
+        inside = "" if folder in (None, Path(name)) else f" for {name}"
+        check.error(
+            path,
+            f"missing_{kind}",
+            f"there is no {kind} {name if folder is None else folder}{inside} (from {Path.cwd()}).{path_hint(name)} "
+            f"{_FIX_PATH}",
+        )
+    if folder is not None:
+        absent.add(folder)
 
 
 def weights_to_load(config: Config, role: str) -> Iterator[tuple[KeyPath, object]]:

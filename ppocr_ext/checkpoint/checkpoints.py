@@ -32,7 +32,7 @@ from ppocr_ext.checkpoint.official_weights import other_format, similar_name
 from ppocr_ext.checkpoint.weight_sources import find_source
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.io.resources import file_digest
-from ppocr_ext.messages import did_you_mean, shortened
+from ppocr_ext.messages import did_you_mean, path_hint, shortened
 
 SHOWN = 8  # names in a message before "and N more"
 WRAPPERS = ("module.", "_layers.")  # prefixes that data-parallel wrappers add to every name
@@ -300,7 +300,8 @@ def why_missing(path: str | Path) -> str:
         return f"{folder} is a folder, not a checkpoint in it.{remedy}"
     file = Path(f"{str(path).removesuffix('.pdparams')}.pdparams")
     remedy = _checkpoints_in(file.parent) or " Fix: give the path of weights, with or without .pdparams."
-    return f"there is no file {file}.{did_you_mean(similar_name(str(path))) or remedy}"
+    hint = path_hint(str(path)) or did_you_mean(similar_name(str(path)))
+    return f"there is no file {file}.{hint or remedy}"
 
 
 def _checkpoints_in(folder: Path) -> str:

@@ -1,4 +1,4 @@
-"""Official weights: a table of names, and their download into the cache folder. Downloaded files are checked, not run.
+"""Official weights: a table of names, and the download of weights into the cache folder. Files are checked, not run.
 
 official_weights.json has the table; its `sources` name the file and the release that each entry was taken from.
 """
@@ -6,8 +6,10 @@ official_weights.json has the table; its `sources` name the file and the release
 from __future__ import annotations
 
 import datetime
+import hashlib
 import json
 import os
+import re
 import shutil
 import tarfile
 import urllib.error
@@ -158,6 +160,42 @@ class OfficialWeights:
                 whole.replace(file)
             _check_digest(self, file)
         return file
+
+
+class LinkedWeights(OfficialWeights):
+    """Weights that a config names by their address."""
+
+    @property
+    def about(self) -> str:
+        """What is known of them, for a message."""
+        return f"{self.address}: the network and the dictionary of these weights are not known"
+
+
+def linked(value: str) -> OfficialWeights | None:
+    """Return the weights at the address ``value``, or those of the table if it is theirs; None if it is no address.
+
+    In the path of a checkpoint, an address has one slash and no ending.
+    """
+    found = re.fullmatch(r"(https?):/+(.+?)(\.pdparams)?", value)
+    if found is None:
+        return None
+    place = found[2] if found[2].endswith(".tar") or ".pdparams" in found[2] else f"{found[2]}.pdparams"
+    address = f"{found[1]}://{place}"
+    stem = re.sub(r"[^\w.-]|\.pdparams|\.tar$", "_", Path(place).name).rstrip("_")
+    return next(
+        (entry for entry in table().values() if entry.address == address),
+        LinkedWeights(
+            name=f"{stem}-{hashlib.sha256(address.encode()).hexdigest()[:8]}",
+            address=address,
+            source="an address in the config",
+            kind="tar" if place.endswith(".tar") else "pdparams",
+            config="",
+            dictionary=None,
+            classes=0,
+            branches=(),
+            member=f"{stem}/best_accuracy.pdparams",
+        ),
+    )
 
 
 @cache
@@ -331,9 +369,10 @@ def _not_downloaded(weights: OfficialWeights, reason: str) -> WeightsError:
 def _by_hand(weights: OfficialWeights) -> str:
     """Return what a user can do about a download that fails."""
     what = f"{weights.member} from {weights.address}" if weights.kind == "tar" else weights.address
+    name = similar_name(weights.address) if isinstance(weights, LinkedWeights) else None
     return (
         f"Fix: try again later, or get {what} in another way and put it into {weights.file.parent} as "
-        f"{weights.file.name}."
+        f"{weights.file.name}.{f' Or give the official name {name}.' if name else ''}"
     )
 
 
@@ -423,7 +462,8 @@ def _check_digest(weights: OfficialWeights, file: Path, store: bool = True) -> N
             write_text(pin, f"{digest}\n")
     elif digest != expected:
         origin = "the published one" if weights.sha256 else f"that of the first file ({pin.name})"
-        forget = f"`ppocr-ext weights forget {weights.name}`"
+        is_named = weights.name in table()
+        forget = f"`ppocr-ext weights forget {weights.name}`" if is_named else f"delete {pin}"
         newer = "" if weights.sha256 else f" If this file is the right one: {forget}."
         raise WeightsError(
             f"{file}: the digest is {digest}, but {origin} is {expected}. Fix: delete the file, and start again to "

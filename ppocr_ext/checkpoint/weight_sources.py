@@ -1,4 +1,4 @@
-"""Weights that a config names, other than by the path of a ``.pdparams``: official names and released models.
+"""Weights that a config names, other than by the path of a ``.pdparams``: official names, addresses, released models.
 
 A name is looked for in this order: a file or folder of that name, our cache folder, the cache of the client of
 PaddleOCR 3, installed packages, and then the download.
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.checkpoint.official_weights import OfficialWeights, table
+from ppocr_ext.checkpoint.official_weights import OfficialWeights, linked, table
 from ppocr_ext.inference.released import ReleasedModel, find_released
 
 if TYPE_CHECKING:
@@ -86,7 +86,8 @@ def find_source(value: str) -> OfficialWeights | ReleasedSource | None:
     """Return where the weights called ``value`` are; None if it is the path of a ``.pdparams``, or of nothing.
 
     Args:
-        value: a name of `ppocr-ext weights list`, or the path of a released model.
+        value: a name of `ppocr-ext weights list`, the path of a released model, or the address of a `.pdparams`, or of
+            a tar with `best_accuracy.pdparams`.
 
     Raises:
         PPOCRExtError: a released model has this path, but its files cannot be used.
@@ -94,6 +95,8 @@ def find_source(value: str) -> OfficialWeights | ReleasedSource | None:
     prefix = value.removesuffix(".pdparams")
     if not value or Path(f"{prefix}.pdparams").is_file():
         return None
+    if (address := linked(value)) is not None:
+        return address
     # A folder without a .pdparams does not count: PaddleX unpacks inference models to folders of these names.
     is_own = Path(value).is_file() or any(Path(value).glob("*.pdparams"))
     official = None if is_own else table().get(value)

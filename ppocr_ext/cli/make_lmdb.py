@@ -115,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
         raise DataError(
             "--delimiter is empty, but must be the text between path and label.", code="bad_value"
         )
-    charset = Charset.from_file(args.dict, args.use_space_char) if args.dict else None
+    charset = Charset.from_file(args.dict, args.use_space_char, lenient=True) if args.dict else None
     rules = SampleRules(
         charset,
         args.max_text_length,

@@ -24,8 +24,8 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.config.config_view import Config, from_plain, named_items
 from ppocr_ext.config.node import Node, PlaceKind, dotted
 from ppocr_ext.errors import CharsetError, ConfigError, HostError, UnknownComponentError
-from ppocr_ext.io.resources import is_shipped_dictionary, shipped_dictionaries
-from ppocr_ext.messages import LOG, did_you_mean, near_match
+from ppocr_ext.io.resources import shipped_dictionaries
+from ppocr_ext.messages import LOG, did_you_mean, near_match, path_hint
 from ppocr_ext.registry import BACKBONES, HEADS, Registry
 from ppocr_ext.text_direction import LEFT_TO_RIGHT, default_direction
 
@@ -364,9 +364,7 @@ def resolve_charset(config: Config, find_file: Callable[[str], Path | None]) -> 
         )
         return replace(Charset.default(), drops_unknown=settings.unknown_char == "drop_char")
     path = _dictionary_file(str(name), find_file, config.where("Global.character_dict_path"))
-    # Some of PaddleOCR's dictionaries repeat characters, and official weights have a class for each line.
-    is_own = path != Path(str(name)).resolve() or is_shipped_dictionary(path)
-    charset = Charset.from_file(path, use_space, lenient=is_own)
+    charset = Charset.from_file(path, use_space, lenient=True)
     direction = settings.text_direction or default_direction(str(name))
     if settings.text_direction is None and direction != LEFT_TO_RIGHT:
         LOG.info(
@@ -414,7 +412,8 @@ def _dictionary_file(name: str, find_file: Callable[[str], Path | None], where: 
         places = "" if file.is_absolute() else f" (searched in {Path.cwd()}, {others})"
         problem = "is a folder" if file.is_dir() else f"is missing{places}"
         shipped = shipped_dictionaries()
-        hint = did_you_mean(shipped.get(near_match(file.name, shipped, cutoff=0.85) or ""))
+        near = shipped.get(near_match(file.name, shipped, cutoff=0.85) or "")
+        hint = path_hint(name) or did_you_mean(near)
         raise CharsetError(
             f"{where}: the dictionary {name} {problem}.{hint} Fix: give a text file with one character per line.",
             code="missing_file",

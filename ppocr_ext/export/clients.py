@@ -14,7 +14,7 @@ from ppocr_ext.errors import ConfigError
 from ppocr_ext.inference.runners import ONNX
 from ppocr_ext.io.image_pixels import TALL
 from ppocr_ext.limits import MAX_INPUT_WIDTH
-from ppocr_ext.messages import did_you_mean, near_match
+from ppocr_ext.messages import LOG, did_you_mean, near_match
 from ppocr_ext.recognition.images import WidthPolicy
 from ppocr_ext.text_direction import ARABIC, LEFT_TO_RIGHT, client_direction
 
@@ -277,10 +277,11 @@ def choose_name(config: Config, sub_model: str | None, charset: Charset, given: 
         sub_model: the entry of ``Architecture.Models`` that is exported; None in a config of one model.
         charset: its dictionary.
         given: ``--model-name``; without it, ``Global.pdx_model_name``, ``Global.model_name`` or the name of an
-            official recogniser with the same backbone is used.
+            official recogniser with the same backbone is used. A name of the config that does not fit is a warning,
+            and not used: PaddleOCR trains with any name.
 
     Raises:
-        ConfigError: the client does not know the name, or its rule for it contradicts the direction of the texts.
+        ConfigError: the client does not know ``given``, or its rule for it contradicts the direction of the texts.
     """
     names = [("--model-name", given), *((key, config.at(key, default=None)) for key in _KEYS)]
     own = _of_family(
@@ -290,8 +291,13 @@ def choose_name(config: Config, sub_model: str | None, charset: Charset, given: 
         own = f"{ARABIC}{own}" if f"{ARABIC}{own}" in CLIENT_NAMES else f"{ARABIC}PP-OCRv5_mobile_rec"
     for source, name in names:
         if name:
-            _check(str(name), source, charset, own)
-            return str(name)
+            try:
+                _check(str(name), source, charset, own)
+                return str(name)
+            except ConfigError as error:
+                if name == given:
+                    raise
+                LOG.warning("%s Used instead: %s. Other clients read no name.", error, own)
     return own
 
 

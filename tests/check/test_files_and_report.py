@@ -16,22 +16,21 @@ def test_all_missing_files_are_named(two: Config, check: Check) -> None:
     found = check(
         two.with_values(
             {
-                "Train.dataset.label_file_list": ["/no/train.txt"],
+                "Train.dataset.label_file_list": [f"/no/lists/{number}.txt" for number in range(32)],
                 "Train.dataset.data_dir": "/no/data",
-                "Eval.dataset.label_file_list": "/no/val.txt",
+                "Eval.dataset.label_file_list": "no.txt",
                 "Architecture.Models.Teacher.pretrained": "/no/teacher",
                 "Global.character_dict_path": "/no/dict.txt",
             }
         )
     )
     assert [(issue.path, issue.code) for issue in found[1:]] == [
-        ("Train.dataset.label_file_list.0", "missing_file"),
-        ("Train.dataset.data_dir", "missing_folder"),
+        ("Train.dataset.data_dir", "missing_folder"),  # once, for all that are in /no
         ("Eval.dataset.label_file_list", "missing_file"),
         ("Architecture.Models.Teacher.pretrained", "missing_file"),
     ]
     assert found[0].path == "Global.character_dict_path"
-    named = ("/no/dict.txt", "/no/train.txt", "/no/data", "/no/val.txt", "/no/teacher.pdparams")
+    named = ("/no/dict.txt", "no folder /no ", "no.txt", "/no/teacher.pdparams")
     assert all(name in issue.message for name, issue in zip(named, found, strict=True))
 
 
@@ -42,6 +41,26 @@ def test_a_misspelt_name_or_a_file_of_official_weights_is_answered_with_the_name
     path = "Architecture.Models.Teacher.pretrained"
     issue = only(check(two.with_values({path: name})))
     assert facts([issue]) == [("error", "missing_file", path)] and "'PP-OCRv6_medium_rec'" in issue.message
+
+
+@pytest.mark.parametrize(
+    ("written", "right"),
+    [
+        ("data\\train", "data/train"),
+        ("~/train", str(Path.home() / "train")),
+        (" train ", "train"),
+        ("D:\\data\\train", "/mnt/d/data/train"),
+        ("./train", None),
+    ],
+)
+def test_a_path_of_another_system_or_shell_is_answered_with_the_right_form(
+    written: str, right: str | None, one: Config, check: Check
+) -> None:
+    keys = ("Global.character_dict_path", "Train.dataset.data_dir", "Eval.dataset.label_file_list")
+    for key in (*keys, "Global.pretrained_model"):
+        issue = only(check(one.with_values({key: written})))
+        assert issue.path == key and issue.code in ("missing_file", "missing_folder")
+        assert (f"'{right}'" in issue.message) is (right is not None)
 
 
 def test_files_that_the_dataset_does_not_read_are_not_checked(one: Config, check: Check) -> None:
@@ -93,14 +112,17 @@ def test_a_checkpoint_with_a_journal_is_not_missing(two: Config, tmp_path: Path,
     assert check(two.with_values({"Global.checkpoints": str(tmp_path / "latest")})) == []
 
 
-def test_a_bad_dictionary_and_a_wrong_class_count(one: Config, tmp_path: Path, check: Check) -> None:
+def test_a_wrong_class_count_and_lines_that_no_label_uses(one: Config, tmp_path: Path, check: Check) -> None:
     path = "Architecture.Head.out_channels_list"
     (issue,) = check(one.with_values({path: {"CTCLabelDecode": 97}}))
     assert facts([issue]) == [("error", "class_count", f"{path}.CTCLabelDecode")]
     assert "97" in issue.message and "5" in issue.message
-    (tmp_path / "dict.txt").write_text("a\na\n")
-    (issue,) = check(one.with_values({"Global.character_dict_path": str(tmp_path / "dict.txt")}))
-    assert issue.path == "Global.character_dict_path" and "line 2: 'a'" in issue.message
+    for text, count, has_onnx in (("a\n\na\nbc\n", 3, True), ("a\n\n", 1, False)):
+        (tmp_path / "dict.txt").write_text(text)
+        values = {"Global.character_dict_path": str(tmp_path / "dict.txt"), "Global.use_space_char": False}
+        (issue,) = check(one.with_values(values))
+        assert facts([issue]) == [("warning", "dictionary_lines", "Global.character_dict_path")]
+        assert f" {count} of " in issue.message and ("ONNX" not in issue.message) is has_onnx
 
 
 def issue(level: str, path: str, where: str = "my.yml:3") -> Issue:

@@ -35,6 +35,8 @@ MISSPELT = [
     ("Loss.loss_config_list.NRTRLoss", {"smothing": True}, "smoothing"),
     ("Optimizer.beta_1", 0.9, "beta1"),
     ("Optimizer.lr.warmup_epochs", 1, "warmup_epoch"),
+    ("Optimizer.grad_clip", 5.0, "Optimizer.clip_norm_global"),
+    ("Global.pretrained_modle", "x", "pretrained_model"),
     ("Optimizer.regularizer", {"name": "L2", "factr": 1.0}, "factor"),
     ("Metric.ignore_spaces", True, "ignore_space"),
     ("Train.dataset.transforms.DecodeImage.img_mod", "BGR", "img_mode"),
@@ -103,8 +105,13 @@ def test_a_component_of_a_checkout_advises_host(path: str, name: Any, one: Confi
 
 
 def test_a_name_that_paddleocr_gave_up_names_its_successor(one: Config, check: Check) -> None:
-    found = check(one.with_values({"Architecture.Backbone": {"name": "repvit_svtr"}}))
-    assert found[0].code == "unknown_component" and "'RepSVTR'" in found[0].message
+    listed = {"Train.dataset.transforms": [{"NRTRRecResizeImg": None}]}
+    for values, successor in (
+        ({"Architecture.Backbone": {"name": "repvit_svtr"}}, "RepSVTR"),
+        (listed, "GrayRecResizeImg"),
+    ):
+        found = check(one.with_values(values))
+        assert found[0].code == "unknown_component" and f"'{successor}'" in found[0].message
 
 
 def test_other_unknown_keys_are_warnings(one: Config, check: Check) -> None:
@@ -117,6 +124,39 @@ def test_other_unknown_keys_are_warnings(one: Config, check: Check) -> None:
     }
     found = check(one.with_values(values))
     assert sorted(facts(found)) == sorted(("warning", "unused_key", path) for path in values)
+
+
+@pytest.mark.parametrize("path", ["Global.infer_model", "Train.dataset.transforms.RecAug.aug_prob"])
+def test_a_near_miss_that_paddleocr_never_reads_is_a_warning(path: str, one: Config, check: Check) -> None:
+    section, _, key = path.rpartition(".")
+    values = {path: "x"} if section == "Global" else {section: {key: 0.4}}
+    assert facts(check(one.with_values(values))) == [("warning", "unused_key", path)]
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value", "changes_nothing"),
+    [
+        ("PPHGNet_small", "stem_channels", [64, 64, 128], True),
+        ("PPHGNet_small", "layer_num", 5, False),
+        ("RepSVTR", "zzz", 1, False),
+        ("PPHGNet_small", "train_frame", 40, None),  # near a key of ours
+        ("PPHGNet_small", "use_ssld", True, None),  # PaddleOCR accepts it
+    ],
+)
+def test_a_key_that_paddleocr_refuses_is_an_error(
+    name: str, key: str, value: Any, changes_nothing: bool | None, one: Config, check: Check
+) -> None:
+    issue = only(check(one.with_values({"Architecture.Backbone": {"name": name, key: value}})))
+    assert issue.path == f"Architecture.Backbone.{key}"
+    assert (issue.code == "refused_key") is (changes_nothing is not None)
+    assert ("nothing changes" in issue.message) is bool(changes_nothing)
+
+
+def test_a_rate_that_the_schedule_does_not_read_names_its_own_keys(one: Config, check: Check) -> None:
+    rates = {"name": "Piecewise", "learning_rate": 1e-3, "decay_epochs": [3], "values": [1e-3, 1e-4]}
+    issue = only(check(one.with_values({"Optimizer.lr": rates})))
+    assert facts([issue]) == [("warning", "unused_key", "Optimizer.lr.learning_rate")]
+    assert "decay_epochs" in issue.message and "values" in issue.message
 
 
 def test_keys_of_the_previous_optimizer_are_not_misspelt(one: Config, check: Check) -> None:

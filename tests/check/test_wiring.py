@@ -7,6 +7,7 @@ from official_facts import KEEP, Check, facts, only
 
 from ppocr_ext.config import Config
 from ppocr_ext.config.config_view import override
+from ppocr_ext.modeling.backbones import SVTRNet
 
 TRANSFORMS = "Train.dataset.transforms"
 KEPT = "KeepKeys.keep_keys"
@@ -76,6 +77,21 @@ class TestTokens:
         assert facts(found) == ([("error", "token_mismatch", f"Architecture.{wrong}")] if wrong else [])
 
 
+@pytest.mark.parametrize(
+    ("depth", "level"), [([3, 6, 3], None), ([2, 4, 2], "warning"), ([3, 6, 4], "error")]
+)
+def test_an_svtrnet_ignores_mixers_after_its_last_block(
+    depth: list[int], level: str | None, one: Config, check: Check
+) -> None:
+    backbone = {"name": "SVTRNet", "img_size": [48, 320], "depth": depth}
+    found = check(one.with_values({"Architecture.Backbone": backbone}))
+    path = "Architecture.Backbone.mixer"
+    assert facts(found) == ([(level, "length_mismatch", path)] if level else [])
+    if level != "error":
+        blocks = SVTRNet([32, 64], depth=depth, local_mixer=[[7, 5]] * 3)
+        assert sum(len(getattr(blocks, f"blocks{stage}")) for stage in (1, 2, 3)) == sum(depth)
+
+
 class TestLengths:
     @pytest.mark.parametrize(
         ("head", "longest", "fits"), [(25, 25, True), (40, 25, True), (24, 25, True), (23, 25, False)]
@@ -100,6 +116,22 @@ class TestOneModel:
     def test_a_decoder_of_another_head_than_ctc(self, one: Config, check: Check) -> None:
         found = check(one.with_values({"PostProcess.name": "NRTRLabelDecode"}))
         assert ("error", "decoder_mismatch", "PostProcess.name") in facts(found)
+
+    @pytest.mark.parametrize(
+        ("head", "decoder", "fits"),
+        [
+            ("CTCHead", "SARLabelDecode", False),
+            ("CTCHead", "ViTSTRLabelDecode", True),
+            ("SARHead", "SARLabelDecode", True),
+        ],
+    )
+    def test_the_decoder_of_a_single_head(
+        self, head: str, decoder: str, fits: bool, one: Config, check: Check
+    ) -> None:
+        found = check(one.with_values({"Architecture.Head": {"name": head}, "PostProcess.name": decoder}))
+        assert [issue.path for issue in found if issue.code == "decoder_mismatch"] == ["PostProcess.name"] * (
+            not fits
+        )
 
 
 class TestSubModels:

@@ -395,6 +395,25 @@ def test_weights_are_loaded_by_name(entry, server, monkeypatch, tmp_path):
         Checkpoint("PP-OCRv6_tinny_rec").weights()
 
 
+def test_weights_are_loaded_by_address(entry, server, tmp_path):
+    """The check of a config downloads nothing, and a run downloads once; the path of a checkpoint loses a slash."""
+    address = f"{server.address}/PP-OCRv6_tiny_rec_pretrained.pdparams"
+    source = find_source(address)
+    assert source.place == address and not source.is_here and server.requests == 0
+    with raises_code(
+        WeightsError, "download_failed", address, source.file.name, "official name PP-OCRv6_tiny_rec"
+    ):
+        source.fetch()
+    server.files["/PP-OCRv6_tiny_rec_pretrained.pdparams"] = CONTENT
+    for path in (address, Path(address)):
+        assert Checkpoint(path).weights_file().read_bytes() == CONTENT
+    assert server.requests == 2 and source.is_here and len(source.record["sha256"]) == 64
+    tar_of(server, **{"x/best_accuracy.pdparams": OTHER})
+    assert find_source(f"{server.address}/x.tar").fetch().read_bytes() == OTHER
+    official_address = official("PP-OCRv4_mobile_rec").address
+    assert find_source(official_address).name == "PP-OCRv4_mobile_rec"
+
+
 def test_weights_of_another_size_or_dictionary_say_what_they_are(entry, server, monkeypatch, tmp_path):
     import paddle
 

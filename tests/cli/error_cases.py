@@ -318,7 +318,6 @@ DICTIONARY = group(
         "none.txt",
         "Global.character_dict_path",
     ),
-    case("Blank and repeated lines", with_file("dict.txt", "0\n1\n\n2\n1\n"), "line 3", "line 5"),
     case("One that is not UTF-8", with_file("dict.txt", "0\n1\n简\n".encode("gbk")), "dict.txt:3"),
 )
 

@@ -105,15 +105,20 @@ def test_every_shipped_family_has_a_name_that_the_client_knows():
     assert {choose_name(config_of(each), None, LATIN) for each in backbones.split()} <= set(CLIENT_NAMES)
 
 
+def test_a_name_of_the_config_that_the_client_does_not_know_is_a_warning(caplog):
+    with caplog.at_level("WARNING", "ppocr_ext"):
+        assert choose_name(config_of(pdx_model_name="my_plates"), None, LATIN) == "ch_SVTRv2_rec"
+        assert choose_name(config_of(model_name="ch_SVTRv2_rec"), None, ARABIC).startswith("arabic_")
+    assert ["my_plates" in text for text in caplog.messages] == [True, False]
+
+
 def test_a_name_that_the_client_would_refuse_or_misuse_is_refused():
     with raises_code(ConfigError, "unknown_model_name", "--model-name", "ch_SVTRv2_rec"):
         choose_name(config_of(), None, LATIN, "ch_SVTR_rec")
-    with raises_code(ConfigError, "unknown_model_name", "Global.pdx_model_name", "PP-OCRv6_mobile_rec"):
-        choose_name(config_of(pdx_model_name="PP-OCRv6_mobile_rec"), None, LATIN)
     with raises_code(ConfigError, "arabic_name"):
         choose_name(config_of(), None, LATIN, "arabic_PP-OCRv5_mobile_rec")
     with raises_code(ConfigError, "arabic_name", "--model-name arabic_PP-OCRv5_mobile_rec"):
-        choose_name(config_of(model_name="ch_SVTRv2_rec"), None, ARABIC)
+        choose_name(config_of(), None, ARABIC, "ch_SVTRv2_rec")
     assert (
         choose_name(config_of(), None, ARABIC, "arabic_PP-OCRv3_mobile_rec") == "arabic_PP-OCRv3_mobile_rec"
     )

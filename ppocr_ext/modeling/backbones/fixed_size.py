@@ -127,7 +127,8 @@ class SVTRNet(nn.Layer):
         embed_dim: features of a token in each of the three stages.
         depth: blocks of each stage.
         num_heads: attention heads of each stage.
-        mixer: the mixer of each block: `"Global"`, `"Local"` (attention in a window) or `"Conv"`.
+        mixer: the mixer of each block: `"Global"`, `"Local"` (attention in a window) or `"Conv"`. Those after the last
+            block are ignored, as in PaddleOCR.
         local_mixer: rows and columns of the window, by stage.
         patch_merging: `"Conv"`, `"Pool"`, or None to keep all rows.
         mlp_ratio: width of the MLPs in multiples of their input.
@@ -145,7 +146,7 @@ class SVTRNet(nn.Layer):
         prenorm: PaddleOCR's name: True puts the LayerNorms after the mixers.
 
     Raises:
-        ConfigError: a mixer or merging is unknown, or a list has the wrong length.
+        ConfigError: a mixer or merging is unknown, or there are fewer mixers than blocks.
         ModelError: images of another size (when called).
     """
 
@@ -174,7 +175,7 @@ class SVTRNet(nn.Layer):
         prenorm: bool = True,
     ) -> None:
         super().__init__()
-        _check(mixer, depth, patch_merging)
+        _check(mixer[: sum(depth)], depth, patch_merging)
         self._size: Size = (int(img_size[0]), int(img_size[1]))
         rows, columns = (edge // 2**sub_num for edge in self._size)
         self.patch_embed = PatchEmbedding(in_channels, embed_dim[0], sub_num)

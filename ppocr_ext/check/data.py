@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import ppocr_ext.synth.synthetic_dataset  # noqa: F401 - registers its datasets
 from ppocr_ext.base.parts import (
+    CTC_HEAD,
     DATASET_ROWS,
     LOSS_ROWS,
     SCALE_SAMPLER,
@@ -63,9 +65,9 @@ def _check_section(check: ConfigCheck, mode: str) -> None:
             check.unknown_key((mode, str(key)), known)
     if section.get("general") is not None:
         _check_general(check)
-    if section.get("mix") is not None:
-        _check_mix(check)
     keys = _check_dataset(check, mode)
+    if section.get("mix") is not None:
+        _check_mix(check, keys)
     _check_transforms(check, mode)
     if loader := check.mapping(mode, "loader"):
         check.check_keys((mode, "loader"), _LOADER, loader)
@@ -77,7 +79,7 @@ def _check_section(check: ConfigCheck, mode: str) -> None:
 def _check_general(check: ConfigCheck) -> None:
     """Check ``Eval.general``: a dataset, whose other keys are those of ``Eval.dataset``, and a limit."""
     path = ("Eval", "general")
-    section = _check_lines(check, path, _OF_GENERAL)
+    section, _ = _check_lines(check, path, _OF_GENERAL)
     limit = section.get("max_drop", 0)
     if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 <= limit < 1:
         check.error(
@@ -87,14 +89,21 @@ def _check_general(check: ConfigCheck) -> None:
         )
 
 
-def _check_lines(check: ConfigCheck, path: Path, known: Sequence[str]) -> Mapping[Any, Any]:
-    """Check the keys and the dataset of lines beside those of ``path``'s first part, and return their section."""
+def _check_lines(
+    check: ConfigCheck, path: Path, known: Sequence[str]
+) -> tuple[Mapping[Any, Any], ComponentKeys | None]:
+    """Check the keys and the dataset of lines beside those of ``path``'s first part.
+
+    Returns:
+        Their section, and the keys that their dataset reads; None if they are not known.
+    """
     section = check.mapping(*path)
     for key in section:
         if key not in known:
             check.unknown_key((*path, str(key)), known)
     options = check.mapping(*path, "dataset")
     name = options.get("name") or check.at(path[0], "dataset", "name")
+    keys = None
     if not options:
         check.missing((*path, "dataset"), "data_dir and label_file_list of these lines")
     elif name is not None and (dataset := check.component(DATASETS, name, (*path, "dataset", "name"))):
@@ -103,41 +112,61 @@ def _check_lines(check: ConfigCheck, path: Path, known: Sequence[str]) -> Mappin
             # without what names the samples, those of the section would be read
             own = replace(keys, required=keys.named & {"label_file_list"} or keys.named & {"data_dir"})
             check.check_keys((*path, "dataset"), own, options, extra=("name", "transforms"))
-    return section
+    return section, keys
 
 
-def _check_mix(check: ConfigCheck) -> None:
-    """Check ``Train.mix``: lists with shares of a batch, and what a list without labels needs."""
+def _check_mix(check: ConfigCheck, keys: ComponentKeys | None) -> None:
+    """Check ``Train.mix``: lists with shares of a batch, and what a list without labels needs.
+
+    Args:
+        check: the check.
+        keys: those that ``Train.dataset`` reads; None if they are not known.
+    """
     path: Path = ("Train", "mix")
     entries = check.at(*path)
     if not isinstance(entries, tuple):
         check.error(path, "bad_value", f"found {shown(entries)}, expected {_LISTS}")
         return
-    total = 0.0
+    total = Fraction(0)
     for number in range(len(entries)):
         own = (*path, str(number))
-        section = _check_lines(check, own, tuple(_OF_MIX))
+        section, keys_of_list = _check_lines(check, own, tuple(_OF_MIX))
         problems = {key: rule.problem(section.get(key)) for key, rule in _OF_MIX.items()}
         for key, problem in problems.items():
             if problem is not None:
                 check.error((*own, key), problem.code, problem.message)
         if section.get("share") is None:
-            check.missing((*own, "share"), _LISTS)
+            check.missing((*own, "share"), "the share of all samples of a batch, such as 0.3")
         elif problems["share"] is None:
-            total += section["share"]
+            total += Fraction(str(section["share"]))
         if section.get("labelled") is False:
             _check_unlabelled(check, own)
-        for judge in (("Eval", "dataset"), ("Eval", "general", "dataset")):
-            both = _label_files(check, (*own, "dataset")) & _label_files(check, judge)
-            if both:
-                what = f"{min(both)} is in {dotted(judge)} too, and cannot judge what it has taught"
-                check.warning((*own, "dataset"), "trained_samples", f"{what}. Fix: other lines.")
+        _check_beside(check, (*own, "dataset"), keys, keys_of_list)
     if total >= 1:
-        check.error(path, "bad_value", f"the shares sum to {total:g}: nothing is left for Train.dataset.")
+        check.error(
+            path, "bad_value", f"the shares sum to {float(total):g}: nothing is left for Train.dataset."
+        )
     if check.at("Train", "teacher_cache") is not None:
         check.error(
             path, "conflicting_keys", "cannot be used with Train.teacher_cache. Fix: remove one of them."
         )
+
+
+def _check_beside(
+    check: ConfigCheck, path: Path, keys: ComponentKeys | None, keys_of_list: ComponentKeys | None
+) -> None:
+    """Check that the dataset of a list makes samples like those of ``Train.dataset``, and judges nothing."""
+    if check.at(*path, "transforms") is not None:
+        check.error((*path, "transforms"), "conflicting_keys", "a list has the transforms of Train.dataset.")
+    if keys and keys_of_list and ("ds_width" in keys.named) != ("ds_width" in keys_of_list.named):
+        name = check.at("Train", "dataset", "name")
+        what = f"{name} of Train.dataset gets its image sizes in another way. Fix: {name} here too"
+        check.error((*path, "name"), "sampler_mismatch", f"{what}.")
+    for judge in (("Eval", "dataset"), ("Eval", "general", "dataset")):
+        both = _label_files(check, path) & _label_files(check, judge)
+        if both:
+            what = f"{min(both)} is in {dotted(judge)} too: what teaches cannot judge"
+            check.warning(path, "trained_samples", f"{what}. Fix: other samples.")
 
 
 def _label_files(check: ConfigCheck, path: Path) -> set[str]:
@@ -168,6 +197,14 @@ def _check_unlabelled(check: ConfigCheck, path: Path) -> None:
     ):
         if is_wrong:
             check.error((*path, "labelled"), "conflicting_keys", f"lines with `labelled: false` {problem}")
+
+
+def _has_ctc(check: ConfigCheck) -> bool:
+    """Return True if the head of a network, or one in a MultiHead, is a CTCHead."""
+    head = ("Architecture", "Head")
+    return check.at(*head, "name") == CTC_HEAD or any(
+        name == CTC_HEAD for name, _ in named_items(check.config, *head, "head_list")
+    )
 
 
 def _check_indentation(check: ConfigCheck, mode: str, part: str) -> list[str]:

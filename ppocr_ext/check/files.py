@@ -93,7 +93,8 @@ def check_files(check: ConfigCheck) -> None:
             if reads_key(check.config, mode, "label_file_list"):
                 _check_label_files(check, (mode, "dataset"), absent)
     mix = check.at("Train", "mix") if "Train" in check.modes else None
-    beside: list[KeyPath] = [("Train", "mix", str(number), "dataset") for number in range(len(mix or ()))]
+    entries = range(len(mix)) if isinstance(mix, tuple) else ()
+    beside: list[KeyPath] = [("Train", "mix", str(number), "dataset") for number in entries]
     if "Eval" in check.modes and check.at("Eval", "general") is not None:
         beside.append(("Eval", "general", "dataset"))
     for section in beside:

@@ -85,21 +85,21 @@ class LoadFailures:
         together = self._before + count
         if not self._limit.allows(together, self._total):
             raise DataError(
-                f"{self.mode}: {place()}: {reason}. With it {together:,} of {self._total:,} samples are unusable; "
+                f"{self.name}: {place()}: {reason}. With it {together:,} of {self._total:,} samples are unusable; "
                 f"{self._limit.text}.",
                 code="too_many_unusable",
             )
         if count <= _NAMED:
-            LOG.warning("%s: %s: %s; the next sample is used instead.", self.mode, place(), reason)
+            LOG.warning("%s: %s: %s; the next sample is used instead.", self.name, place(), reason)
         elif passes_power_of_ten(count - 1, count):
-            LOG.warning("%s: %d samples could not be loaded so far.", self.mode, count)
+            LOG.warning("%s: %d samples could not be loaded so far.", self.name, count)
 
     def summary(self) -> str:
         """Return one sentence about the samples of ``Train`` that have failed so far; empty if there are none."""
         if self.mode != "Train" or not self.count:
             return ""
         samples = "1 sample" if self.count == 1 else f"{self.count:,} samples"
-        return f"{self.mode}: {samples} could not be loaded; others were used instead."
+        return f"{self.name}: {samples} could not be loaded; others were used instead."
 
 
 class _AnotherSampleError(Exception):

@@ -1,9 +1,9 @@
 """Mix other lists into the batches of ``Train``: ``Train.mix``; imports no Paddle.
 
-After every batch, of each list of ratio r have been read ``floor(r · n + rank / processes)`` samples for n samples of
-``Train.dataset``, counted from the first epoch. So a process differs from r · n by less than one sample, and so do all
-processes together (Hermite's identity). The samples follow from the number of the epoch and the place of the batch
-alone, so a resumed run reads the same ones.
+After n samples of ``Train.dataset``, a process has read ``floor(r · n + rank / processes)`` samples of a list with the
+ratio r. So each process differs from its due, r · n, by less than one sample, and all of them together do from theirs
+(Hermite's identity). Which samples these are follows from the epoch and the place of the batch alone, so a resumed run
+reads the same ones.
 """
 
 from __future__ import annotations
@@ -41,16 +41,17 @@ def mixed_lists(config: Config) -> list[MixedList]:
     shares = [Fraction(str(each["share"])) for each in entries]
     own = 1 - sum(shares)
     lists = [
-        MixedList(f"{SECTION}.{number}", share / own, entry.get("labelled", True))
+        MixedList(f"{SECTION}.{number}", share / own, entry.get("labelled") is not False)
         for number, (entry, share) in enumerate(zip(entries, shares, strict=True))
     ]
     return sorted(lists, key=lambda each: not each.labelled)
 
 
 class MixedSamples:
-    """``Train.dataset`` and the lists that are mixed into it, one behind the other; its length is that of the first.
+    """The samples of ``Train.dataset``, then those of each list that is mixed in.
 
-    With a list without labels, each sample has one more entry at its end: 1 if its label teaches, else 0.
+    Its length is that of ``Train.dataset``. With a list without labels, each sample has one more entry at its end: 1
+    if its label teaches, else 0.
 
     Args:
         datasets: of the host; a place counts from the begin of the first one.
@@ -71,6 +72,12 @@ class MixedSamples:
         if name.startswith("__"):  # pickle and copy ask for these before the datasets are there
             raise AttributeError(name)
         return getattr(self._datasets[0], name)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Tell every dataset that draws its images the epoch."""
+        for each in self._datasets:
+            if hasattr(each, "set_epoch"):
+                each.set_epoch(epoch)
 
     def __len__(self) -> int:
         return len(self._datasets[0])
@@ -122,7 +129,9 @@ class MixedBatches:
             mixed = list(batch)
             for number, each in enumerate(self._lists):
                 first, end = (self._taken(each.ratio, count) for count in (done, done + len(batch)))
-                mixed += [_like(batch[0], self._place(number, position)) for position in range(first, end)]
+                mixed += [
+                    _index_of_size(batch[0], self._place(number, position)) for position in range(first, end)
+                ]
             done += len(batch)
             yield mixed
 
@@ -144,7 +153,7 @@ class MixedBatches:
         return self._orders[number][1]
 
 
-def _like(index: Any, place: int) -> Any:
+def _index_of_size(index: Any, place: int) -> Any:
     """Return the index of another sample for the batch of ``index``; those of one batch get one size."""
     if not isinstance(index, tuple):
         return place

@@ -76,6 +76,8 @@ def config_text(
         rows.append(Decision("Train.mix", [taught], why))
         if base.config.settings.cal_metric_during_train:
             rows.append(Decision("Global.cal_metric_during_train", False, "not of lines without labels"))
+    elif base.config.at("Train.mix", None) is not None:
+        rows.append(Decision("Train.mix", None, "nothing to keep"))
     if base.config.settings.checkpoints is not None:
         rows.append(Decision("Global.checkpoints", None))
     if base.charset is not None and base.weights is not None and find_source(base.weights) is None:
@@ -100,6 +102,8 @@ def config_text(
     if general is not None:
         kept = {"dataset": _files(general.judged), "max_drop": general.max_drop}
         lines.append(f"  general: {_inline(kept)}   {_comment('what must still be read: docs/training.md')}")
+    elif base.config.at("Eval.general", None) is not None:
+        lines.append("  general: null")
     return "\n".join([*lines, ""])
 
 

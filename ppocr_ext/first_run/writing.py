@@ -30,8 +30,8 @@ from ppocr_ext.synth.lines import LineSource
 
 CONFIG = "config.yml"
 GENERAL_LINES, _JUDGE = 300, 5  # drawn lines that judge: each fifth one, and the others teach
-# What may be lost of the general list; 300 drawn lines show no less than 3 points. Trainings with taught lines read more of
-# them than before (docs/results.md, Released models).
+# What may be lost of the general list. 300 drawn lines show no less than 3 points, and trainings with taught lines read
+# more of them than before (docs/results.md, Released models).
 MAX_DROP, MAX_DROP_OF_OWN = 0.03, 0.01
 JUDGED = 500  # samples of a list that are read before the training, and labels whose loss is computed
 _DRAWN = "drawn"  # lines to train on

@@ -35,16 +35,31 @@ class TaughtLoss(Loss):
 
     def forward(self, predicts: Any, batch: Sequence[paddle.Tensor]) -> Parts:
         """Return the parts of both; the last entry of the batch is 1 for labelled samples, which come first, else 0."""
-        *entries, flags = batch
-        images = entries[0]
-        count, size = int(flags.sum()), images.shape[0]
-        parts = self.labels(_rows(predicts, 0, count), [entry[:count] for entry in entries])
+        images = batch[0]
+        labelled = self.labelled(predicts, batch)
+        count, size = labelled[1][0].shape[0], images.shape[0]
+        parts = self.labels(*labelled)
         kept = (
             paddle.zeros([])
             if count == size
             else self._distance(_rows(predicts, count, size), images[count:])
         )
         return {**parts, KEPT: kept, "loss": parts["loss"] + kept}
+
+    @staticmethod
+    def labelled(predicts: Any, batch: Sequence[paddle.Tensor]) -> tuple[Any, list[paddle.Tensor]]:
+        """Return the outputs and the batch of the labelled samples."""
+        *entries, flags = batch
+        count = int(flags.sum())
+        return _rows(predicts, 0, count), [entry[:count] for entry in entries]
+
+    def state_dict(self, *args: Any, **options: Any) -> Any:
+        """Return the state of the labels' loss, with the names that it has alone."""
+        return self.labels.state_dict(*args, **options)
+
+    def set_state_dict(self, *args: Any, **options: Any) -> Any:
+        """Set the state of the labels' loss."""
+        return self.labels.set_state_dict(*args, **options)
 
     def _distance(self, predicts: Any, images: paddle.Tensor) -> paddle.Tensor:
         student = to_logits(ctc_of(predicts), "Train.mix: the output of the network")

@@ -13,6 +13,7 @@ from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.checkpoint.contents import BEFORE, POINTS
 from ppocr_ext.checkpoint.weights import put_back
 from ppocr_ext.config import Config
+from ppocr_ext.errors import WeightsError
 from ppocr_ext.losses import ctc_of
 from ppocr_ext.losses.base_loss import to_logits
 from ppocr_ext.modeling.backbones.conv_parts import fused_network
@@ -74,6 +75,13 @@ def teacher_before(context: RunContext, network: nn.Layer) -> Callable[[Tensor],
     """
     before = deepcopy(network)
     if context.checkpoint is not None:
+        if not began_with_list(context.checkpoint):
+            raise WeightsError(
+                f"{context.checkpoint.prefix}: the weights before its training are not beside it, and cannot teach. "
+                "Fix: go on without Train.mix, or begin a new run: -o Global.checkpoints=null "
+                f"Global.pretrained_model={context.checkpoint.prefix}.",
+                code="missing_file",
+            )
         put_back(Checkpoint(context.checkpoint.prefix.with_name(BEFORE)).weights(), before.state_dict())
     before = fused_network(before)
     # as many frames as the network in training has

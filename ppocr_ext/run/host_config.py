@@ -16,6 +16,7 @@ from ppocr_ext.checkpoint.weight_sources import ReleasedSource, find_source
 from ppocr_ext.config import Config, derive_values, named_items
 from ppocr_ext.config.derive import model_paths
 from ppocr_ext.config.global_keys import FILLED_DEFAULTS
+from ppocr_ext.config.node import plain_copy
 from ppocr_ext.config.yaml_io import dump
 from ppocr_ext.data.preflight_report import PreflightReport
 from ppocr_ext.errors import ConfigError
@@ -236,6 +237,7 @@ def settings_of(config: Config, preflight: Mapping[str, PreflightReport]) -> lis
             for file in report.files
         ),
         *(f"Loss: {line.strip()}" for line in dump(config.at("Loss").thaw()).splitlines()),
+        *(f"Train.mix: {plain_copy(each)}" for each in config.at("Train.mix", None) or ()),
         f"Metric.main_indicator: {config.at('Metric.main_indicator', default=None)}",
         *(
             f"Global.text_direction: {direction}"

@@ -46,7 +46,7 @@ from ppocr_ext.run.frame_counts import FrameCounts, count_frames, is_ctc_loss
 from ppocr_ext.run.host_config import host_config, settings_of, warn_of_other_settings
 from ppocr_ext.run.loader import Loader, LoaderParts, loader_parts
 
-TRAIN = "Train.dataset"
+_DATASET = "Train.dataset"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +125,8 @@ def open_data(
     check = label_check(config, context.charset, trained, trained.fixed_by) if context.trains else None
     plain = host_config(config, distributed=context.team.size > 1, label_files=usable_files)
     mixed = open_mixed(context, model) if "Train" in modes else []
-    loaders = {mode: _loader(context, plain, classes, check, views, mode, mixed) for mode in modes}
+    datasets = [each.train_loader.dataset for each in mixed]
+    loaders = {mode: _loader(context, plain, classes, check, views, mode, datasets) for mode in modes}
     for mode in (mode for mode, loader in loaders.items() if not len(loader)):
         count = len(loaders[mode].dataset)
         shares = config.at(path := f"{mode}.dataset.ratio_list", default=None)
@@ -141,13 +142,15 @@ def open_data(
             f"is true. Fix: -o {mode}.loader.drop_last=false, or a smaller {mode}.loader.batch_size_per_card.",
             code="no_batch",
         )
-    for each, dataset in zip(mixed_lists(config) if mixed else (), mixed, strict=True):
+    for each, opened, dataset in zip(mixed_lists(config) if mixed else (), mixed, datasets, strict=True):
+        for failed in opened.load_failures.values():
+            failures[each.section] = failed
         read = float(each.ratio) * len(loaders["Train"].dataset)
         times = read * config.settings.epoch_num / len(dataset)
         taught = "" if each.labelled else "; the weights before the training teach them"
         LOG.info(
-            "%s: %.0f of its %d samples in an epoch, each %.1f times in all%s",
-            each.section, read, len(dataset), times, taught,
+            "%s: %d samples; an epoch reads %.0f of them, the training each %.1f times%s",
+            each.section, len(dataset), read, times, taught,
         )  # fmt: skip
     if check is not None and "Train" in loaders:
         check.set_epoch_size(len(loaders["Train"].dataset))
@@ -190,33 +193,44 @@ def _loader(
     return Loader(first, check, seed=seed, rank=rank, processes=processes, views=views, rebuild=parts)
 
 
-def open_mixed(context: RunContext, model: nn.Layer) -> list[Any]:
-    """Return the datasets of ``Train.mix``, each over ``Train.dataset``, in the order of :func:`mixed_lists`."""
+def open_mixed(context: RunContext, model: nn.Layer) -> list[RunData]:
+    """Return the data of each list of ``Train.mix``, in the order of :func:`mixed_lists`.
+
+    A dataset has its own keys over those of ``Train.dataset``, or over its transforms alone if it is of another class.
+    Its images get the size of their batch.
+    """
     config = context.config
-    files = f"{TRAIN}.label_file_list"
-    datasets = []
+    whole = config.at(_DATASET)
+    opened = []
     for each in mixed_lists(config):
         own = config.at(f"{each.section}.dataset")
-        changed = {f"{TRAIN}.{key}": value for key, value in own.items()} | {MIX: None}
-        if config.at(f"{TRAIN}.ratio_list", None) is not None:
-            changed[f"{TRAIN}.ratio_list"] = own.get("ratio_list", 1.0)
-        alone = replace(
-            context,
-            config=config.with_values(changed),
-            components=context.components.with_values(changed),
-            folder=context.folder / each.section.lower().replace(".", "_"),
-            options=replace(context.options, train_section=each.section, evaluates=False),
-        )
+        is_alike = own.get("name", whole["name"]) == whole["name"]
+        base = whole if is_alike else {"transforms": whole["transforms"]}
+        left_out = {"ds_width", *({"ratio_list"} - own.keys())}
+        values = plain_copy({key: value for key, value in {**base, **own}.items() if key not in left_out})
+        alone = _of_dataset(context, values, each.section)
         if not each.labelled and label_files_of(alone.config, "Train"):
-            written = _without_labels(alone)
-            alone = replace(alone, config=alone.config.with_values({files: written}))
-        datasets.append(open_data(alone, model).train_loader.dataset)
-    return datasets
+            values["label_file_list"] = _with_placeholders(alone)
+            alone = _of_dataset(context, values, each.section)
+        opened.append(open_data(alone, model))
+    return opened
 
 
-def _without_labels(context: RunContext) -> list[str]:
-    """Write the label files of ``Train`` with a label that every network can learn; return them."""
-    delimiter = context.config.at(f"{TRAIN}.delimiter", "\t")
+def _of_dataset(context: RunContext, values: Mapping[str, Any], section: str) -> RunContext:
+    """Return the context of a training that reads only this dataset, whose config path is ``section``."""
+    changed = {_DATASET: values, MIX: None, "Train.loader.drop_last": False}
+    return replace(
+        context,
+        config=context.config.with_values(changed),
+        components=context.components.with_values(changed),
+        folder=context.folder / section.lower().replace(".", "_"),
+        options=replace(context.options, train_section=section, evaluates=False),
+    )
+
+
+def _with_placeholders(context: RunContext) -> list[str]:
+    """Write copies of the label files in which each image has a label that every network can learn; return them."""
+    delimiter = context.config.at(f"{_DATASET}.delimiter", "\t")
     label = f"{delimiter}{context.charset.characters[0] * (context.config.settings.min_text_length or 1)}\n"
     files = []
     for file in label_files_of(context.config, "Train"):

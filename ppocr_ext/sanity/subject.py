@@ -118,7 +118,7 @@ def open_subject(
     # A teacher may be untrained, since only heads are tested.
     config = config.with_values({f"Global.{ALLOW_UNTRAINED}": True})
     context = open_context(config, RunOptions("train", host_path, old_dictionary))
-    plain = {"Global.use_amp": False, "Global.to_static": False}
+    plain = {"Global.use_amp": False, "Global.to_static": False, "Train.mix": None}
     context = replace(context, config=context.config.with_values(plain))
     network = build_network(context.components, context.charset)
     if context.config.settings.dry_step:

@@ -77,6 +77,19 @@ def test_samples_get_the_size_of_their_batch():
         assert all((each[0], each[1], each[3]) == (width, 48, None) for each in batch[4:])
 
 
+class Drawn(list):
+    """Draws other samples in each epoch."""
+
+    def set_epoch(self, epoch):
+        self[:] = [f"{epoch}"] * len(self)
+
+
+def test_a_list_that_is_drawn_draws_anew_in_each_epoch():
+    samples = MixedSamples([["own"], Drawn(["0"] * 2)], lists("1"))
+    samples.set_epoch(3)
+    assert [samples[place] for place in range(3)] == ["own", "3", "3"]
+
+
 def test_lists_without_labels_stand_behind_those_with_labels():
     config = Config(
         {

@@ -13,6 +13,7 @@ from ppocr_ext.errors import WeightsError
 from ppocr_ext.issues import InvalidConfigError
 from ppocr_ext.loop.events import Hook
 from ppocr_ext.loop.session import train
+from ppocr_ext.sanity.subject import open_subject
 
 pytestmark = pytest.mark.e2e
 
@@ -87,6 +88,9 @@ def test_the_weights_that_teach_stay_those_before_the_training(mixed, tmp_path):
         train(mixed(labelled=False, **{"Global.checkpoints": str(tmp_path / "run" / "latest")}))
 
 
+LIST = {"label_file_list": ["tests"]}
+
+
 @pytest.mark.parametrize(
     ("values", "labelled"),
     [
@@ -100,6 +104,10 @@ def test_the_weights_that_teach_stay_those_before_the_training(mixed, tmp_path):
         ({"Train.mix.0.dataset.label_file_list": ["nothing.txt"]}, True),
         ({"Train.mix": {"share": 0.3}}, True),
         ({"Train.mix": [0.3]}, True),
+        ({"Train.mix": 0.3}, True),
+        ({"Train.mix": [{"dataset": LIST, "share": share} for share in (0.7, 0.2, 0.1)]}, True),
+        ({"Train.mix.0.dataset.transforms": [{"DecodeImage": {}}]}, True),
+        ({"Train.mix.0.dataset.name": "MultiScaleDataSet"}, True),
         ({"Train.teacher_cache": "."}, True),
         ({"Global.pretrained_model": None}, False),
         ({"Eval.general": None}, False),
@@ -109,6 +117,19 @@ def test_the_weights_that_teach_stay_those_before_the_training(mixed, tmp_path):
 def test_a_mix_that_cannot_be_meant_is_refused(mixed, values, labelled):
     with pytest.raises(InvalidConfigError):
         train(mixed(labelled=labelled, **values))
+
+
+def test_a_list_may_be_smaller_than_a_batch(mixed, captchas, tmp_path):
+    few = tmp_path / "few.txt"
+    few.write_text("".join((captchas / "train_list.txt").read_text().splitlines(keepends=True)[:3]))
+    batches = Batches()
+    values = {"Train.mix.0.dataset.label_file_list": [str(few)], "Train.mix.0.labelled": None}
+    train(mixed(**values, **{"Train.loader.drop_last": True}), hooks=[batches])
+    assert {count for count, _ in batches.seen} == {11, 12}
+
+
+def test_a_sanity_check_learns_the_labels_alone(mixed):
+    assert open_subject(mixed(labelled=False), 4).context.config.at("Train.mix") is None
 
 
 def test_lines_that_teach_and_judge_are_named(mixed, caplog):

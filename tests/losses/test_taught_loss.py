@@ -4,7 +4,8 @@ import numpy as np
 import paddle
 from loss_inputs import CLASSES, DECODER_CLASSES, draw, labels, tensor
 
-from ppocr_ext.losses import TaughtLoss, build_loss
+from ppocr_ext.charset import Charset
+from ppocr_ext.losses import LossContext, TaughtLoss, build_loss
 
 LABELLED, LINES, FRAMES = 2, 5, 6
 LOSS = {"name": "MultiLoss", "loss_config_list": [{"CTCLoss": None}, {"NRTRLoss": None}]}
@@ -67,6 +68,14 @@ def test_a_batch_without_such_samples_has_the_loss_of_its_labels():
     values = taught(draw("teacher", [LINES, FRAMES, CLASSES]))(predicts, batch)
     assert float(values["kept"]) == 0
     assert float(values["loss"]) == float(build_loss(LOSS)(predicts, batch[:-1])["loss"])
+
+
+def test_a_resumed_loss_has_the_state_of_its_labels():
+    context = LossContext(Charset(tuple("abcde")), {None: 2})
+    center = {"name": "MultiLoss", "loss_config_list": [{"CTCLoss": None}, {"CenterLoss": {"update": "ema"}}]}
+    labels = build_loss(center, context)
+    state = TaughtLoss(labels, lambda images: images).state_dict()
+    assert state.keys() == labels.state_dict().keys() and state
 
 
 def test_the_features_of_a_head_go_with_their_samples():

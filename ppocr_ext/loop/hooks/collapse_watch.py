@@ -33,7 +33,7 @@ from ppocr_ext.loop.hooks.report_hook import NrtrReader
 from ppocr_ext.loop.incidents import layout_of
 from ppocr_ext.loop.step import MetricProxy
 from ppocr_ext.loop.step_values import ctc_logits, main_head, named_outputs, trained_outputs
-from ppocr_ext.losses import CTCLoss
+from ppocr_ext.losses import CTCLoss, TaughtLoss
 from ppocr_ext.losses.base_loss import PAD
 from ppocr_ext.losses.label_losses import frames_needed
 from ppocr_ext.messages import LOG, command_line
@@ -116,6 +116,8 @@ class CollapseWatch(Hook):
         is_due = first or step % self.every == 0
         if not is_due and not any(end - _COMPARED < step <= end for end in (self._third, self._total)):
             return {}
+        if isinstance(self._run.loss, TaughtLoss):  # the other samples have no labels
+            predictions, batch = self._run.loss.labelled(predictions, batch)
         outputs = named_outputs(predictions, self._run.network, self._trained)
         labels, lengths = (
             None if place is None else batch[place] for place in (self._layout.label, self._layout.length)

@@ -205,7 +205,7 @@ class SARHead(nn.Layer):
         request = request or default_request(self.training)
         widths = None
         if targets is not None and len(targets) > 1:
-            ratios = targets[-1].astype("float32").reshape([-1])
+            ratios = targets[1:3][-1].astype("float32").reshape([-1])
             widths = paddle.clip((features.shape[3] * ratios).ceil(), 1, features.shape[3]).astype("int64")
         line = self.encoder(features, widths)
         if request.decode or request.probabilities:

@@ -106,6 +106,12 @@ def test_weights_that_forget_are_drawn_back(kept, forgetting, tmp_path, weights)
             np.testing.assert_allclose(best[name], tensor + chosen * (last[name] - tensor), atol=1e-6)
 
 
+def test_of_two_that_read_as_many_new_lines_the_best_reads_more_general_ones(kept, forgetting, monkeypatch):
+    forgetting(1.0)  # every evaluation reads none of Eval, and fewer general lines than the one before
+    monkeypatch.setattr(KeepGeneral, "on_trained", lambda hook: None)
+    assert train(kept(**{"Eval.general.max_drop": 0.5})).best[GENERAL] == 0.9
+
+
 @pytest.mark.parametrize("step", [3, 6])
 def test_a_run_that_was_killed_can_be_resumed_until_it_has_chosen(
     kept, forgetting, tmp_path, step, monkeypatch

@@ -92,6 +92,10 @@ class KeepGeneral(Hook):
         LOG.info("%s: %.2f %% (%.2f %% before)", SECTION, 100 * general, 100 * self._before)
         accepted = general >= least_general(self._before, self._max_drop)
         self._refused = self._refused if accepted else accuracy
+        best = self.loop.best
+        # of two that read as many new lines, the one that reads more general ones
+        before = best.get(self._indicator, -1.0), best.get(GENERAL, general)
+        accepted = accepted and (accuracy, general) >= before
         return accepted, {GENERAL: general, DROP: self._before - general}
 
     def on_trained(self) -> None:

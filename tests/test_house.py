@@ -16,14 +16,14 @@ from ppocr_ext import errors
 MODULES = house.modules()
 # A change that needs more raises them in its own commit, and says what for.
 MOST = {
-    "working statements": 24_215,
-    "all statements": 30_639,
-    "tokens": 341_285,
-    "files": 260,
-    "lines of tests": 43_371,
-    "lines of tools": 6_238,
-    "words of English prose": 22_917,
-    "words of tables": 7_541,
+    "working statements": 24_688,
+    "all statements": 31_227,
+    "tokens": 348_256,
+    "files": 263,
+    "lines of tests": 44_040,
+    "lines of tools": 6_347,
+    "words of English prose": 23_460,
+    "words of tables": 7_616,
     "pages": 15,
 }
 ERRORS = {

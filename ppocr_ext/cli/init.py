@@ -34,8 +34,7 @@ each image. Its files are only read. The folder of --out then holds
   train.txt, val.txt       the samples, split by page, folder or image; --split makes a split anew
   mixed.txt                what trains from nothing: your lines, and drawn ones
   dict.txt                 the characters, if they are not those of the base
-  general.txt              lines that the base reads, to see what a training forgets; those of
-                           general_taught.txt train beside yours, so that it forgets little
+  general.txt              lines that the base reads, to see what a training forgets
   doubtful.tsv             labels that the base does not believe, the worst first
   look.png, init.html      what the network will see, and everything that was found
   crops/, drawn/, general/ images cut out of pages, and drawn lines

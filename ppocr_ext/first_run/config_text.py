@@ -40,12 +40,12 @@ class General(NamedTuple):
 
     Attributes:
         judged: those that an evaluation reads.
-        taught: others, which the weights before the training teach.
+        taught: others, which the weights before the training teach; None for none.
         max_drop: of the accuracy on ``judged``.
     """
 
     judged: Data
-    taught: Data
+    taught: Data | None
     max_drop: float
 
 
@@ -70,14 +70,14 @@ def config_text(
         Decision("Train.loader.shuffle", True),
         *([Decision("Train.sampler", None, "images of one size")] if base.is_released else []),
     ]
-    if general is not None:
+    if general is not None and general.taught is not None:
         taught = {"dataset": _files(general.taught), "share": TAUGHT, "labelled": False}
         why = "the weights before the training teach these lines: docs/training.md"
         rows.append(Decision("Train.mix", [taught], why))
         if base.config.settings.cal_metric_during_train:
             rows.append(Decision("Global.cal_metric_during_train", False, "not of lines without labels"))
     elif base.config.at("Train.mix", None) is not None:
-        rows.append(Decision("Train.mix", None, "nothing to keep"))
+        rows.append(Decision("Train.mix", None, "that of the base"))
     if base.config.settings.checkpoints is not None:
         rows.append(Decision("Global.checkpoints", None))
     if base.charset is not None and base.weights is not None and find_source(base.weights) is None:

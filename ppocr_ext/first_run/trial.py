@@ -129,7 +129,7 @@ def try_steps(inspection: Inspection, host: str | None = None) -> tuple[Plan, fl
         return plan, None
     with TemporaryDirectory(prefix="ppocr_ext_") as folder:
         config = _write_some(inspection, Path(folder))
-        taught = 0.0 if plan.base.weights is None else TAUGHT
+        taught = 0.0 if plan.base.weights is None or inspection.general is None else TAUGHT
         costs = costs_of_steps(config, plan.steps // plan["Global.epoch_num"], host, taught)
     key = batch_size_key(plan.base.config)
     allowed = _MEMORY * memory_limit()

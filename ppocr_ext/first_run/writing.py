@@ -29,10 +29,10 @@ from ppocr_ext.synth.dataset_folder import DatasetFolder, make_folder
 from ppocr_ext.synth.lines import LineSource
 
 CONFIG = "config.yml"
-GENERAL_LINES, _JUDGE = 300, 5  # drawn lines that judge: each fifth one, and the others teach
-# What may be lost of the general list. 300 drawn lines show no less than 3 points, and trainings with taught lines read
-# more of them than before (docs/results.md, Released models).
-MAX_DROP, MAX_DROP_OF_OWN = 0.03, 0.01
+GENERAL_LINES = 300
+# What may be lost of the general list. More is lost of drawn lines than of real ones: where 9 to 10 of 100 drawn lines
+# were, 1 to 4 of 100 photographed words and at most 1 of printed columns (docs/results.md, Released models).
+MAX_DROP, MAX_DROP_OF_OWN = 0.1, 0.01
 JUDGED = 500  # samples of a list that are read before the training, and labels whose loss is computed
 _DRAWN = "drawn"  # lines to train on
 
@@ -234,7 +234,8 @@ def _mix(out: Path, root: Path, plan: Plan) -> Path:
 def _write_general(inspection: Inspection, counts: Counter[str]) -> General | None:
     """Write the lines that the recogniser must still read; return them, if there are any, and add their number.
 
-    Some of them judge, and the weights before the training teach the others.
+    Of a list of the user, every second line judges, and the weights before the training teach the others. Drawn lines
+    only judge: where the new lines look like them, they would teach the mistakes of these weights too.
 
     Raises:
         DataError: lines cannot be drawn, or the user's list cannot be read.
@@ -247,18 +248,17 @@ def _write_general(inspection: Inspection, counts: Counter[str]) -> General | No
     if len(drawn) > DRAWABLE:  # no network reads random texts of thousands of rare characters
         drawn = {each for each in drawn if each.isascii() or each in inspection.texts.characters}
     own = inspection.general
-    every = 1 if plan.base.weights is None else _JUDGE if own is None else 2
     file = own or inspection.out / "general" / "train_list.txt"
     if own is None:
-        _draw(inspection.lines(sorted(drawn)), file.parent, GENERAL_LINES * every)
+        _draw(inspection.lines(sorted(drawn)), file.parent, GENERAL_LINES)
     label_of = plan.of_drawn if own is None else str
     lines = (line for line in read_label_file(file) if line.label and known.issuperset(line.label))
     rows = [(line.images[0], label_of(line.label)) for line in lines]
+    every = 1 if own is None or plan.base.weights is None or len(rows) < 2 else 2
     judged, taught = (inspection.out / name for name in ("general.txt", "general_taught.txt"))
     counts["general"] = write_label_file(judged, rows[::every])
     if every > 1:
-        counts["taught"] = write_label_file(
-            taught, [row for number, row in enumerate(rows) if number % every]
-        )
+        counts["taught"] = write_label_file(taught, rows[1::every])
+    teaches = Data(file.parent, taught) if every > 1 else None
     limit = MAX_DROP if own is None else MAX_DROP_OF_OWN
-    return General(Data(file.parent, judged), Data(file.parent, taught), limit) if len(rows) > 1 else None
+    return General(Data(file.parent, judged), teaches, limit) if rows else None

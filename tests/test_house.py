@@ -17,13 +17,13 @@ MODULES = house.modules()
 # A change that needs more raises them in its own commit, and says what for.
 MOST = {
     "working statements": 24_688,
-    "all statements": 31_227,
-    "tokens": 348_256,
+    "all statements": 31_228,
+    "tokens": 348_263,
     "files": 263,
-    "lines of tests": 44_040,
-    "lines of tools": 6_347,
-    "words of English prose": 23_460,
-    "words of tables": 7_616,
+    "lines of tests": 44_042,
+    "lines of tools": 6_352,
+    "words of English prose": 23_480,
+    "words of tables": 7_618,
     "pages": 15,
 }
 ERRORS = {

@@ -112,7 +112,7 @@ class Charset:
 
     @property
     def unused_lines(self) -> list[str]:
-        """Return the lines of the dictionary that are no character of their own, each with number and reason.
+        """Return the lines of the dictionary that no label uses, each with its number and the reason.
 
         They are blank, repeated, or of several characters. PaddleOCR gives each a class. It encodes labels character
         by character, and takes the last of two equal lines, so labels never use these classes.

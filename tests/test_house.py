@@ -16,13 +16,13 @@ from ppocr_ext import errors
 MODULES = house.modules()
 # A change that needs more raises them in its own commit, and says what for.
 MOST = {
-    "working statements": 24_688,
-    "all statements": 31_228,
-    "tokens": 348_263,
+    "working statements": 24_699,
+    "all statements": 31_241,
+    "tokens": 348_370,
     "files": 263,
-    "lines of tests": 44_042,
-    "lines of tools": 6_352,
-    "words of English prose": 23_480,
+    "lines of tests": 44_080,
+    "lines of tools": 6_347,
+    "words of English prose": 23_493,
     "words of tables": 7_618,
     "pages": 15,
 }

@@ -155,7 +155,7 @@ def _check_mix(check: ConfigCheck, keys: ComponentKeys | None) -> None:
 def _check_beside(
     check: ConfigCheck, path: Path, keys: ComponentKeys | None, keys_of_list: ComponentKeys | None
 ) -> None:
-    """Check that the dataset of a list makes samples like those of ``Train.dataset``, and judges nothing."""
+    """Check that a list makes samples like those of ``Train.dataset``, and that no evaluation reads it."""
     if check.at(*path, "transforms") is not None:
         check.error((*path, "transforms"), "conflicting_keys", "a list has the transforms of Train.dataset.")
     if keys and keys_of_list and ("ds_width" in keys.named) != ("ds_width" in keys_of_list.named):
@@ -165,7 +165,7 @@ def _check_beside(
     for judge in (("Eval", "dataset"), ("Eval", "general", "dataset")):
         both = _label_files(check, path) & _label_files(check, judge)
         if both:
-            what = f"{min(both)} is in {dotted(judge)} too: what teaches cannot judge"
+            what = f"{min(both)} is in {dotted(judge)} too: the accuracy says nothing about new images"
             check.warning(path, "trained_samples", f"{what}. Fix: other samples.")
 
 
@@ -179,12 +179,12 @@ def _check_unlabelled(check: ConfigCheck, path: Path) -> None:
     settings = check.config.settings
     for is_wrong, problem in (
         (
-            settings.pretrained_model is None and settings.checkpoints is None,
-            "need weights that teach them. Fix: Global.pretrained_model.",
-        ),
-        (
             check.at("Architecture", "Models") is not None,
             "cannot be used in a distillation, which has a teacher.",
+        ),
+        (
+            check.at("Architecture", "Models") is None and not _has_ctc(check),
+            "need a CTCHead. Fix: give them labels.",
         ),
         (
             check.at("Eval", "general") is None,

@@ -77,7 +77,7 @@ def config_text(
         if base.config.settings.cal_metric_during_train:
             rows.append(Decision("Global.cal_metric_during_train", False, "not of lines without labels"))
     elif base.config.at("Train.mix", None) is not None:
-        rows.append(Decision("Train.mix", None, "that of the base"))
+        rows.append(Decision("Train.mix", None, "the lists of the base are not used"))
     if base.config.settings.checkpoints is not None:
         rows.append(Decision("Global.checkpoints", None))
     if base.charset is not None and base.weights is not None and find_source(base.weights) is None:

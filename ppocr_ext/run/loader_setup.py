@@ -127,6 +127,29 @@ def open_data(
     mixed = open_mixed(context, model) if "Train" in modes else []
     datasets = [each.train_loader.dataset for each in mixed]
     loaders = {mode: _loader(context, plain, classes, check, views, mode, datasets) for mode in modes}
+    _require_batches(context, loaders, preflight)
+    if mixed:
+        failures |= _describe_mixed(config, mixed, len(loaders["Train"].dataset))
+    if check is not None and "Train" in loaders:
+        check.set_epoch_size(len(loaders["Train"].dataset))
+    return RunData(
+        loaders=loaders,
+        preflight=preflight,
+        load_failures=failures,
+        label_files=tuple(path for mode in modes for path in label_files_of(config, mode)),
+        usable_files=usable_files,
+    )
+
+
+def _require_batches(
+    context: RunContext, loaders: Mapping[str, Loader], preflight: Mapping[str, PreflightReport]
+) -> None:
+    """Check that each section fills at least one batch.
+
+    Raises:
+        DataError: one does not.
+    """
+    config = context.config
     for mode in (mode for mode, loader in loaders.items() if not len(loader)):
         count = len(loaders[mode].dataset)
         shares = config.at(path := f"{mode}.dataset.ratio_list", default=None)
@@ -138,29 +161,11 @@ def open_data(
             )
         size = config.at(f"{mode}.loader.batch_size_per_card", default=None)
         raise DataError(
-            f"{mode}: {count} usable sample{'s' if count != 1 else ''} do not fill one batch of {size} and drop_last "
-            f"is true. Fix: -o {mode}.loader.drop_last=false, or a smaller {mode}.loader.batch_size_per_card.",
+            f"{context.name_of(mode)}: {count} usable sample{'s' if count != 1 else ''} do not fill one batch of "
+            f"{size} and drop_last is true. Fix: -o {mode}.loader.drop_last=false, or a smaller "
+            f"{mode}.loader.batch_size_per_card.",
             code="no_batch",
         )
-    for each, opened, dataset in zip(mixed_lists(config) if mixed else (), mixed, datasets, strict=True):
-        for failed in opened.load_failures.values():
-            failures[each.section] = failed
-        read = float(each.ratio) * len(loaders["Train"].dataset)
-        times = read * config.settings.epoch_num / len(dataset)
-        taught = "" if each.labelled else "; the weights before the training teach them"
-        LOG.info(
-            "%s: %d samples; an epoch reads %.0f of them, the training each %.1f times%s",
-            each.section, len(dataset), read, times, taught,
-        )  # fmt: skip
-    if check is not None and "Train" in loaders:
-        check.set_epoch_size(len(loaders["Train"].dataset))
-    return RunData(
-        loaders=loaders,
-        preflight=preflight,
-        load_failures=failures,
-        label_files=tuple(path for mode in modes for path in label_files_of(config, mode)),
-        usable_files=usable_files,
-    )
 
 
 def _loader(
@@ -214,6 +219,29 @@ def open_mixed(context: RunContext, model: nn.Layer) -> list[RunData]:
             alone = _of_dataset(context, values, each.section)
         opened.append(open_data(alone, model))
     return opened
+
+
+def _describe_mixed(config: Config, opened: Sequence[RunData], samples: int) -> dict[str, LoadFailures]:
+    """Log how often each list of ``Train.mix`` is read; return its failures by its section.
+
+    Args:
+        config: that of ``Train``.
+        opened: the data of the lists, as of :func:`open_mixed`.
+        samples: those of ``Train.dataset``.
+    """
+    failures = {}
+    for each, data in zip(mixed_lists(config), opened, strict=True):
+        for failed in data.load_failures.values():
+            failures[each.section] = failed
+        count = len(data.train_loader.dataset)
+        read = float(each.ratio) * samples
+        times = read * config.settings.epoch_num / count
+        taught = "" if each.labelled else "; the weights before the training teach them"
+        LOG.info(
+            "%s: %d samples; an epoch reads %.0f of them, the training each %.1f times%s",
+            each.section, count, read, times, taught,
+        )  # fmt: skip
+    return failures
 
 
 def _of_dataset(context: RunContext, values: Mapping[str, Any], section: str) -> RunContext:

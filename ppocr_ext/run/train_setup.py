@@ -113,6 +113,11 @@ def set_up_training(context: RunContext, model: nn.Layer, data: RunData) -> Trai
         needed = tuple(dict.fromkeys([*(name for name, _ in outputs if name), *trained]))
     loaded = load_model_weights(model, context, needed=needed)
     if not all(each.labelled for each in mixed_lists(config)):
+        if checkpoint is None and not loaded:
+            raise WeightsError(
+                "Train.mix: samples with `labelled: false` need weights that teach them. Fix: Global.pretrained_model.",
+                code="missing_weights",
+            )
         loss = TaughtLoss(loss, teacher_before(context, model))
         outputs = required_outputs(loss)
     records = official_records(config, loaded.values(), None if checkpoint is None else checkpoint.prefix)

@@ -54,22 +54,26 @@ def mixed(tiny, captchas, weights, tmp_path):
     return build
 
 
+def several_scales(mixed, **values):
+    """What a run with a MultiScaleSampler changes."""
+    transforms = mixed().thaw()["Train"]["dataset"]["transforms"]
+    base = {
+        "Train.dataset.name": "MultiScaleDataSet",
+        "Train.dataset.ds_width": False,
+        "Train.dataset.transforms": [each for each in transforms if "RecResizeImg" not in each],
+        "Train.sampler": MULTI_SCALE,
+        "Global.allow_different_preprocessing": True,
+    }
+    return {**base, **values}
+
+
 @pytest.mark.parametrize("labelled", [True, False])
-@pytest.mark.parametrize("several_scales", [False, True])
-def test_a_resumed_run_is_bit_identical_to_the_unbroken_one(mixed, tmp_path, labelled, several_scales):
-    values = {}
-    if several_scales:
-        transforms = mixed().thaw()["Train"]["dataset"]["transforms"]
-        values = {
-            "Train.dataset.name": "MultiScaleDataSet",
-            "Train.dataset.ds_width": False,
-            "Train.dataset.transforms": [each for each in transforms if "RecResizeImg" not in each],
-            "Train.sampler": MULTI_SCALE,
-            "Global.allow_different_preprocessing": True,
-        }
+@pytest.mark.parametrize("scales", [False, True])
+def test_a_resumed_run_is_bit_identical_to_the_unbroken_one(mixed, tmp_path, labelled, scales):
+    values = several_scales(mixed) if scales else {}
     batches = Batches()
     train(mixed("whole", labelled, **values), hooks=[batches])
-    own = 4 if several_scales else 8
+    own = 4 if scales else 8
     counts = np.diff([int(3 / 7 * own * number) for number in range(len(batches.seen) + 1)])
     assert batches.seen == [(own + count, None if labelled else own) for count in counts]
     train(mixed("broken", labelled, **values), hooks=[StopAfter(len(batches.seen) // 2 + 1)])
@@ -109,14 +113,33 @@ LIST = {"label_file_list": ["tests"]}
         ({"Train.mix.0.dataset.transforms": [{"DecodeImage": {}}]}, True),
         ({"Train.mix.0.dataset.name": "MultiScaleDataSet"}, True),
         ({"Train.teacher_cache": "."}, True),
-        ({"Global.pretrained_model": None}, False),
         ({"Eval.general": None}, False),
+        ({"Architecture.Head": {"name": "Transformer", "d_model": 16}}, False),
         ({"Global.cal_metric_during_train": True}, False),
     ],
 )
 def test_a_mix_that_cannot_be_meant_is_refused(mixed, values, labelled):
-    with pytest.raises(InvalidConfigError):
+    with pytest.raises(InvalidConfigError) as error:
         train(mixed(labelled=labelled, **values))
+    assert any(issue.path.startswith("Train.mix") for issue in error.value.issues)
+
+
+def test_a_run_from_nothing_has_no_weights_that_teach(mixed):
+    with raises_code(WeightsError, "missing_weights"):
+        train(mixed(labelled=False, **{"Global.pretrained_model": None}))
+
+
+def test_a_list_without_labels_needs_no_sizes_of_its_images(mixed, captchas, tmp_path):
+    """Its images get the size of their batch, also beside lines that name width and height."""
+    lines = (captchas / "train_list.txt").read_text(encoding="utf-8").splitlines()
+    sized = tmp_path / "sized.txt"
+    sized.write_text("".join(f"{line}\t160\t60\n" for line in lines), encoding="utf-8")
+    batches = Batches()
+    values = several_scales(
+        mixed, **{"Train.dataset.ds_width": True, "Train.dataset.label_file_list": [str(sized)]}
+    )
+    train(mixed(labelled=False, **values), hooks=[batches])
+    assert all(labelled == 4 < count for count, labelled in batches.seen) and batches.seen
 
 
 def test_a_list_may_be_smaller_than_a_batch(mixed, captchas, tmp_path):

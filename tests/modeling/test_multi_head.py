@@ -109,6 +109,21 @@ def test_sar_is_a_branch_beside_the_others():
     assert read.numpy().sum(-1) == pytest.approx(1.0, abs=1e-5)
 
 
+def test_sar_finds_the_valid_ratio_before_an_entry_that_only_the_loss_reads():
+    heads = [
+        recogniser()["Head"]["head_list"][0],
+        {"SARHead": {"enc_dim": 8, "d_k": 8, "max_text_length": 12}},
+    ]
+    classes = {"CTCLabelDecode": CLASSES, "SARLabelDecode": CLASSES + 2}
+    head = multi_head(head_list=heads, out_channels_list=classes)
+    head.eval()
+    features, data = paddle.randn([2, 32, 1, 20]), labels()
+    assert len(data) == 4  # the last is valid_ratio
+    data[-1] = paddle.to_tensor([0.4, 0.6])
+    outputs = [head(features, given, TRAIN)["sar"].numpy() for given in (data, [*data, paddle.zeros([2])])]
+    np.testing.assert_array_equal(*outputs)
+
+
 def test_what_a_config_lacks_or_misspells_is_named():
     heads = recogniser()["Head"]["head_list"]
     with raises_code(ModelError, "missing_branch", "CTCHead"):

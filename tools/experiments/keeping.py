@@ -25,7 +25,6 @@ from ppocr_ext.io.atomic import write_text  # noqa: E402
 # name -> the values that differ from those of `init`, and whether it gets --general
 ARMS: dict[str, tuple[list[str], bool]] = {
     "drawn": ([], False),  # its last weights are those of a run without Eval.general
-    "taught": ([], False),  # other drawn lines teach
     "lines": ([], True),
     "labels": (["Train.mix.0.labelled=true"], True),
 }
@@ -41,11 +40,6 @@ def measure(args: argparse.Namespace, arm: str, seed: int) -> list[str]:
     words += ["--text-from-name", args.text] if args.text else []
     words += ["--general", str(args.general.resolve())] if takes_general else []
     run_command(here, "init", words)
-    if arm == "taught":
-        words = ["make-dataset", "lines", "--out", "drawn", "--train", "1200", "--val", "0", "--seed", "7"]
-        run_command(here, "draw", words)
-        taught = "{dataset: {data_dir: drawn, label_file_list: [drawn/train_list.txt]}, share: 0.3, labelled: false}"
-        values = [*values, f"Train.mix=[{taught}]"]
     chosen = [*values, *(_SMALL if args.small else []), f"Global.seed={seed}", *args.opt]
     seconds = run_command(here, "train", ["train", "-c", "my/config.yml", "-o", *chosen])
     return [
@@ -92,7 +86,7 @@ def main() -> int:
     parser.add_argument("--base", default="PP-OCRv6_small_rec", metavar="NAME", help="(PP-OCRv6_small_rec)")
     parser.add_argument("--test", nargs="+", type=Path, required=True, metavar="LIST")
     parser.add_argument("--general", type=Path, metavar="LIST")
-    parser.add_argument("--arms", nargs="+", choices=ARMS, default=["drawn", "taught"])
+    parser.add_argument("--arms", nargs="+", choices=ARMS, default=["drawn"])
     parser.add_argument("--small", action="store_true", help="two epochs")
     parser.add_argument(
         "-o", "--opt", nargs="+", default=[], metavar="KEY=VALUE", help="keys of the trainings"

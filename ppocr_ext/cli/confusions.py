@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -189,18 +188,18 @@ def _same_images(
     chosen: list[ListedImage], chosen_images: SampleImages, tested: list[Prediction], images: SampleImages
 ) -> list[str]:
     """Return the tested images with the content of a chosen one, or with its name and label if one cannot be read."""
-    named = {(each.name, each.label): _digest(chosen_images, each.name) for each in chosen}
-    known = {*named.values()} - {""}
+    named = {(each.name, each.label): _key(chosen_images, each.name) for each in chosen}
+    known = {*named.values()} - {None}
     same = []
     for each in tested:
-        digest = _digest(images, each.image)
-        namesake = named.get((each.image, each.label))
-        if digest in known or (namesake is not None and not (digest and namesake)):
+        key = _key(images, each.image)
+        name = (each.image, each.label)
+        if key in known or (name in named and None in (key, named[name])):
             same.append(each.image)
     return same
 
 
-def _digest(images: SampleImages, name: str) -> str:
-    """Return the digest of an image's content; empty if it cannot be read."""
+def _key(images: SampleImages, name: str) -> int | None:
+    """Return the hash of an image's content; None if it cannot be read."""
     content = images.content(name)
-    return hashlib.sha256(content).hexdigest() if content else ""
+    return hash(content) if content else None

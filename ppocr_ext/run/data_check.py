@@ -24,6 +24,7 @@ from ppocr_ext.check.objective import LONG_WARM_UP, long_warm_up
 from ppocr_ext.config import Config
 from ppocr_ext.config.derive import model_paths
 from ppocr_ext.data.batches import samples_per_step
+from ppocr_ext.data.equal_images import compare_images
 from ppocr_ext.data.preflight import (
     OTHER_SIZE,
     UNSEEN_FIXES,
@@ -38,7 +39,6 @@ from ppocr_ext.io.atomic import write_text
 from ppocr_ext.issues import Issue, report_issues
 from ppocr_ext.messages import LOG, printable, shortened
 from ppocr_ext.run.frame_counts import FrameCounts
-from ppocr_ext.run.shared_images import SHOWN, data_warning, shared_image_warnings
 from ppocr_ext.text_direction import (
     LEFT_TO_RIGHT,
     LOGICAL,
@@ -245,6 +245,7 @@ def _check_section(
     )
 
 
+_SHOWN = 40  # characters of a label in a message
 _WARM_UP = "Optimizer.lr.warmup_steps"
 _DEFAULT_STEPS = 5000  # default of warmup_steps in LinearWarmupCosine
 _MANY = 10  # samples of one text that may be a first try
@@ -256,6 +257,21 @@ _CUT_FIXES = {  # whether the delimiter is common in texts -> key to change, and
     True: ("dataset.delimiter", f"write {_TAB}"),
 }
 _FILTERING = ("RecMetric", "DistillationMetric")  # metrics that have `is_filter`
+_SHARED = {  # code -> config path, and what is wrong
+    "trained_samples": (
+        "Eval.dataset",
+        "have an image of Train: the accuracy says nothing about new images. Fix: evaluate on other samples.",
+    ),
+    "conflicting_labels": (
+        "",
+        "have the image of an earlier sample, but another label. Fix: correct the labels.",
+    ),
+    "repeated_samples": (
+        "",
+        "have image and label of a sample in another file: they count twice. Fix: name a label file once.",
+    ),
+}
+MOST_READ = 20_000  # samples whose images a run compares by content
 _FEW = 0.02  # share of odd images without a warning, since most data have some
 
 
@@ -280,10 +296,11 @@ def data_warnings(config: Config, mode: str, report: PreflightReport, section: s
         return
     if mode == "Train":
         if len(report.texts) == 1 < _MANY < report.usable:
-            key = "Train.dataset.data_dir" if report.is_lmdb else "Train.dataset.label_file_list"
-            what = f"all {report.usable:,} samples have the label {min(report.texts)[:SHOWN]!r}: nothing can be learned"
-            fix = "Fix: write the text of each image in the column after its path."
-            yield replace(data_warning(config, "one_text", key, f"{what}. {fix}"), level="error")
+            message = (
+                f"all {report.usable:,} samples have the label {min(report.texts)[:_SHOWN]!r}: nothing can be learned. "
+                "Fix: write the text of each image in the column after its path."
+            )
+            yield replace(data_warning(config, "one_text", f"Train.{report.key}", message), level="error")
         yield from _few_frames(config, report)
         yield from _long_warm_up(config, report)
     elif config.at("Metric.is_filter", None) and config.at("Metric.name", None) in _FILTERING:
@@ -292,7 +309,6 @@ def data_warnings(config: Config, mode: str, report: PreflightReport, section: s
 
 def _unseen(config: Config, mode: str, report: PreflightReport, section: str) -> Iterator[Issue]:
     """Yield a warning for each reason why images show no text."""
-    key = "dataset.data_dir" if report.is_lmdb else "dataset.label_file_list"
     for reason, count in Counter(sample.reason for sample in report.unseen).most_common():
         is_turned = reason == "tall_image" and config.settings.turn_tall_images
         if is_turned or count < _FEW * report.looked_at:
@@ -303,7 +319,7 @@ def _unseen(config: Config, mode: str, report: PreflightReport, section: str) ->
             f"{count:,} of {report.looked_at:,} images that were looked at {what} "
             f"({report.place(first.file, first.line)}: {first.detail}). Fix: {UNSEEN_FIXES[reason]}"
         )
-        issue = data_warning(config, reason, f"{mode}.{key}", message, f"{section}.{key}")
+        issue = data_warning(config, reason, f"{mode}.{report.key}", message, f"{section}.{report.key}")
         wrong_columns = reason == OTHER_SIZE and 2 * count > report.looked_at
         yield replace(issue, level="error") if wrong_columns else issue
 
@@ -336,16 +352,15 @@ def _label_order(config: Config, mode: str, report: PreflightReport, section: st
         f"{report.orders[order]:,} of {report.orders.total():,} words that show it are stored {stored}, but "
         f"Global.text_direction is {direction}: a network does not learn them. Fix: -o Global.text_direction={fix}"
     )
-    key = "dataset.data_dir" if report.is_lmdb else "dataset.label_file_list"
-    yield data_warning(config, "label_order", f"{mode}.{key}", message, f"{section}.{key}")
+    yield data_warning(config, "label_order", f"{mode}.{report.key}", message, f"{section}.{report.key}")
 
 
 def _examples(report: PreflightReport, files: Sequence[FileReport], code: str) -> str:
     """Return examples of lines with the issue ``code``: the label, and the text that is cut off."""
     left_out = " without {!r}; the whole rest of the line is {!r}".format
     shown = [
-        f"\n  {report.place(file.path, number)}: the label is {label[:SHOWN]!r}"
-        + (left_out(rest[:SHOWN], f"{label}{report.delimiter}{rest}"[:SHOWN]) if rest else "")
+        f"\n  {report.place(file.path, number)}: the label is {label[:_SHOWN]!r}"
+        + (left_out(rest[:_SHOWN], f"{label}{report.delimiter}{rest}"[:_SHOWN]) if rest else "")
         for file in files
         for kind, number, label, rest in file.further.examples
         if kind == code
@@ -390,3 +405,36 @@ def _long_warm_up(config: Config, report: PreflightReport) -> Iterator[Issue]:
     warm_up = _DEFAULT_STEPS if warm_up is None else warm_up
     if isinstance(warm_up, int) and warm_up >= LONG_WARM_UP * steps:
         yield data_warning(config, "long_warm_up", _WARM_UP, long_warm_up(f"{warm_up:,} steps", f"{steps:,}"))
+
+
+def data_warning(config: Config, code: str, path: str, message: str, shown: str = "") -> Issue:
+    """Return a warning about the value at ``path``, under the name ``shown`` if that is given."""
+    where = "" if not path or config.node(path) is None else config.where(path)
+    return Issue(code, "warning", shown or path, where, message)
+
+
+def shared_image_warnings(
+    config: Config, found: Mapping[str, PreflightReport], report: Callable[[str], None]
+) -> Iterator[Issue]:
+    """Yield a warning for each kind of samples that share an image with another sample.
+
+    Args:
+        config: resolved.
+        found: reports on ``Train``, and on ``Eval`` if that is checked.
+        report: called with a note if the contents of the images are not compared.
+    """
+    reports = [found[mode] for mode in ("Train", "Eval") if mode in found]
+    by_content = sum(report.usable for report in reports) <= MOST_READ and not any(
+        each.stopped for each in reports
+    )
+    if not by_content:
+        report(
+            f"images are compared by path; by content only if all of at most {MOST_READ:,} samples are checked"
+        )
+    for code, (count, examples) in compare_images(reports, by_content).items():
+        path, text = _SHARED[code]
+        usable = found[path.partition(".")[0]].usable if path else sum(report.usable for report in reports)
+        message = f"{count:,} of {usable:,} samples ({100 * count / usable:.3g} %) {text}"
+        for (first, image, label), (place, own, other) in examples:
+            message += f"\n  {place}: {own} {other[:_SHOWN]!r}; {first}: {image} {label[:_SHOWN]!r}"
+        yield data_warning(config, code, path, message)

@@ -13,10 +13,11 @@ from typing import Any
 
 from ppocr_ext.data.label_file import BOXES
 from ppocr_ext.data.lmdb_sets import DATA_FILE, open_set
+from ppocr_ext.data.preflight_report import ILLEGIBLE
 from ppocr_ext.limits import MAX_RECORD_BYTES
 from ppocr_ext.sources.listing import Listing, reading
 from ppocr_ext.sources.names import IMAGE_ENDINGS, LIST_ENDINGS, ending, split_named
-from ppocr_ext.sources.samples import ILLEGIBLE, Row, Skipped
+from ppocr_ext.sources.samples import Row, Skipped
 
 _IMAGE_KEYS = ("image", "image_path", "img_path", "file_name", "filename", "path", "file", "img")
 TEXT_KEYS = ("text", "transcription", "words", "plate_text", "label", "identity")

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import unquote
 from xml.etree import ElementTree
 
+from ppocr_ext.io.image_pixels import is_tall
 from ppocr_ext.sources.line_formats import (
     PAGE,
     TEXT_KEYS,
@@ -32,7 +33,6 @@ from ppocr_ext.sources.samples import Box, Row, Skipped
 _LABEL_STUDIO = r'\s*\[\s*\{.*"(annotations|original_width)"|[^\n]*\bannotation_id\b.*original_width'
 _COCO = r'\s*\{\s*"(info|licenses|images|annotations|categories|type)"'
 _LARGEST = 1e12  # square pixels of a box: no page has as many
-_UPRIGHT = 1.5  # times as high as wide: the text is vertical, or the page was turned
 
 
 def corners(box: Mapping[str, Any]) -> tuple[Box, bool]:
@@ -68,7 +68,7 @@ def _top_left(box: Box) -> int:
     axes = [b + c - a - d, c + d - a - b]  # where the text leads, if it begins at the first, second, … corner
     axes += [-axis for axis in axes]
     start = max(range(4), key=lambda at: axes[at].real / abs(axes[at]))
-    return start if abs(axes[start - 1]) < _UPRIGHT * abs(axes[start]) else 0
+    return start if not is_tall(abs(axes[start - 1]), abs(axes[start])) else 0
 
 
 def _points(box: Mapping[str, Any]) -> list[tuple[float, float]]:
@@ -129,7 +129,7 @@ def crop(page: Any, box: Box, *, may_turn: bool = True) -> tuple[Any, bool]:
     target = np.array([(0, 0), (width, 0), (width, height), (0, height)], np.float32)
     matrix = cv2.getPerspectiveTransform(source, target)
     pixels = cv2.warpPerspective(page, matrix, (width, height), None, cv2.INTER_CUBIC, cv2.BORDER_REPLICATE)
-    turned = may_turn and height >= _UPRIGHT * width
+    turned = may_turn and is_tall(height, width)
     return (np.ascontiguousarray(np.rot90(pixels)) if turned else pixels), turned
 
 
@@ -207,20 +207,21 @@ def _read_coco(listing: Listing, file: str) -> Iterator[Row | Skipped]:
             yield row(record, f"{file}#{number}", names.get(str(record.get("image_id")), "?"))
 
 
-def _labelme_shapes(listing: Listing, file: str) -> list[dict[str, Any]]:
-    """Return the shapes in a file, without what else a tool has kept there, such as the image."""
-    shapes = (
-        shape for content in objects([load_json(listing, file)]) for shape in objects(content.get("shapes"))
-    )
-    return [{key: shape.get(key) for key in ("points", "description", "label")} for shape in shapes]
-
-
 def _labelme(listing: Listing) -> tuple[str, dict[str, list[dict[str, Any]]]]:
     """Return the key of the texts in a folder, and the shapes in each file.
 
     Descriptions are remarks if most shapes have none and labels differ.
     """
-    every = {file: _labelme_shapes(listing, file) for file in listing.beside("json")}
+    every = {
+        file: [
+            {
+                key: shape.get(key) for key in ("points", "description", "label")
+            }  # not the image, which may be there too
+            for content in objects([load_json(listing, file)])
+            for shape in objects(content.get("shapes"))
+        ]
+        for file in listing.beside("json")
+    }
     shapes = list(chain(*every.values()))
     described = sum(bool(shape.get("description")) for shape in shapes)
     labels = {str(shape.get("label")) for shape in shapes}

@@ -68,7 +68,6 @@ class _Reading(NamedTuple):
         files: their paths.
         records: all that they say.
         samples: the first samples among these.
-        skipped: what stands between the first samples.
         doubts: how many images may be wrong so far, by the sentence that says it.
     """
 
@@ -76,7 +75,6 @@ class _Reading(NamedTuple):
     files: tuple[str, ...]
     records: Records
     samples: list[Sample]
-    skipped: list[Skipped]
     doubts: Counter[str]
 
     def __str__(self) -> str:
@@ -167,8 +165,7 @@ def _readings(listing: Listing, formats: Mapping[str, Format]) -> Iterator[_Read
         samples = [entry for entry in first if isinstance(entry, Sample)] or list(islice(later, 1))
         if number >= _STREAMS:
             deque(records, maxlen=0)  # to the end, which closes the file
-        skipped = [entry for entry in first if isinstance(entry, Skipped)]
-        yield _Reading(name, files, records, samples, skipped, doubts)
+        yield _Reading(name, files, records, samples, doubts)
 
 
 def unlabelled(source: Source) -> tuple[int, tuple[str, ...]]:
@@ -346,11 +343,12 @@ def _ambiguous(listing: Listing, one: _Reading, other: _Reading) -> DataError:
 
 
 def _why_unread(reading: _Reading) -> str:
-    reasons = Counter(skipped.reason for skipped in reading.skipped)
+    skipped = [entry for entry in islice(reading.records, BLOCK) if isinstance(entry, Skipped)]
+    reasons = Counter(each.reason for each in skipped)
     counts = [f"{count} {reason}" for reason, count in reasons.items()] or ["no texts"]
     return (
         f"{reading} is not read: its first texts give no sample: "
-        f"{', '.join([*counts, *(skipped.detail for skipped in reading.skipped[:3])])}. "
+        f"{', '.join([*counts, *(each.detail for each in skipped[:3])])}. "
         + "".join(FIXES[reason] for reason, _ in reasons.most_common(1))
     )
 

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 Corner = tuple[float, float]  # x, y in pixels of the page
 Box = tuple[Corner, Corner, Corner, Corner]
 SPLITS = ("train", "val", "test")
-ILLEGIBLE = "###"  # PaddleOCR's and ICDAR's text of a box that nobody can read
 
 
 class Row(NamedTuple):

@@ -76,7 +76,7 @@ def compare_images(reports: Sequence[PreflightReport], by_content: bool) -> dict
     examples: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     for later, first, same in equal_images(_images(reports, by_content)):
         trained = (first < evaluated) & (evaluated <= later)
-        is_elsewhere = np.searchsorted(ends, first, "right") != np.searchsorted(ends, later, "right")
+        is_elsewhere = np.digitize(first, ends) != np.digitize(later, ends)
         for kind, mask in (
             ("trained_samples", trained),
             ("conflicting_labels", ~same),

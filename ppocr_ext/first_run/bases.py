@@ -222,9 +222,9 @@ def _official_base(entry: OfficialWeights, weights: str) -> Base:
     config = load(config_root() / config_name).with_values(
         {_DICTIONARY: entry.dictionary, "Global.pretrained_model": weights}
     )
-    charset = resolve_charset(config, _find_file)
+    files = (f"configs/{config_name}",)
     missing = () if weights != entry.name or entry.is_here else (entry.name,)
-    return Base(entry.name, (f"configs/{config_name}",), config, weights, charset, missing=missing)
+    return Base(entry.name, files, config, weights, resolve_charset(config, _find_file), missing=missing)
 
 
 def _released_base(source: ReleasedSource) -> Base:
@@ -283,7 +283,7 @@ def _inference_model(source: ReleasedSource, trusted: bool) -> Base:
     model = source.model
     if not trusted:
         model.require_known("--trust-model")
-    head = {"name": "InferenceModel", **({} if model.is_known else {"sha256": model.digest})}
+    head = {"name": "InferenceModel"} | ({} if model.is_known else {"sha256": model.digest})
     config = load(find_config(_DISTILL))
     values = {
         "Architecture": {"model_type": "rec", "algorithm": "CTC", "Head": head},

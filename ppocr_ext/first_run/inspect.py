@@ -32,7 +32,7 @@ from ppocr_ext.messages import shortened
 from ppocr_ext.recognition.recognizer import Recognizer
 from ppocr_ext.sources.recognise import recognise, unlabelled
 from ppocr_ext.sources.samples import FIXES, Sample, Source
-from ppocr_ext.survey.findings import Finding, Level, Tally, spread_of
+from ppocr_ext.survey.findings import Finding, Spread, Tally, spread_of
 from ppocr_ext.survey.images import ImageReader, ImageReport, survey_images
 from ppocr_ext.survey.texts import TextReport, TextSurvey
 from ppocr_ext.synth.lines import LineSource, LineSplit, LineStyle, RandomTexts, find_fonts
@@ -202,8 +202,8 @@ def _best_base(covers: Sequence[Cover], out: Path) -> Base:
 def _reader(source: Source, total: int) -> ImageReader:
     """Return what reads the images, and keeps those of the first samples and of some that are taken evenly."""
     every = math.ceil(total / _READ)
-    numbered = enumerate(source.samples())
-    return ImageReader(source.root, [each for at, each in numbered if at < KEPT or at % every == 0])
+    kept = [each for at, each in enumerate(source.samples()) if at < KEPT or at % every == 0]
+    return ImageReader(source.root, kept)
 
 
 def _split_notes(source: Source, split: Split, plan: Plan) -> Iterator[str]:
@@ -236,14 +236,16 @@ def _rate_of(
     pairs = [(each.text, image) for each in chosen if isinstance(image := read(each), bytes)]
     texts = recognizer.read(tqdm([image for _, image in pairs], released.value, disable=None, leave=False))
     as_read = turned if found.order == VISUAL else str
-    labels = [as_read(label).replace(" ", "") for label, _ in pairs]
-    right = [label == each.text.replace(" ", "") for label, each in zip(labels, texts, strict=True)]
-    return Rate(sum(right), len(right))
+    right = sum(
+        as_read(label).replace(" ", "") == each.text.replace(" ", "")
+        for (label, _), each in zip(pairs, texts, strict=True)
+    )
+    return Rate(right, len(pairs))
 
 
 def _look_at_labels(
     source: Source,
-) -> tuple[TextReport, tuple[float, ...], Counter[int], tuple[Finding, ...]]:
+) -> tuple[TextReport, Spread, Counter[int], tuple[Finding, ...]]:
     """Return what labels are like, ``lengths`` and ``frames`` of :class:`Facts`, and entries that give no sample."""
     survey = TextSurvey()
     skips = Tally()
@@ -257,11 +259,13 @@ def _look_at_labels(
             skips.add(entry.reason, entry.place, entry.detail)
     texts = survey.report()
     notes = ("illegible", "unknown_char")
-    rules: Iterator[tuple[str, Level, str, str]] = (
-        (reason, "note" if reason in notes else "warning", f"texts are skipped: {reason}", FIXES[reason])
-        for reason, _ in skips.counts.most_common()
+    skipped = skips.findings(
+        (
+            (reason, "note" if reason in notes else "warning", f"texts are skipped: {reason}", FIXES[reason])
+            for reason, _ in skips.counts.most_common()
+        ),
+        texts.samples + skips.counts.total(),
     )
-    skipped = skips.findings(rules, texts.samples + skips.counts.total())
     return texts, spread_of(survey.lengths.elements(), 5, 50, 95, 99.5, 100), frames, skipped
 
 

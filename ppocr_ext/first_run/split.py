@@ -102,8 +102,7 @@ def split_samples(
     for by, keys, pairs, most_unseen in _attempts(keys_of, same):
         result = codes.copy()
         groups, owners = _joined(keys, owners_of[by], pairs)
-        generators = {code: np.random.default_rng([seed, code]) for code in parts}
-        taken = [_take(result, groups, code, rng, owners, most_unseen) for code, rng in generators.items()]
+        taken = [_take(result, groups, code, seed, owners, most_unseen) for code in parts]
         lacking = taken[0] or set()
         if None not in taken:
             break
@@ -205,8 +204,7 @@ def _joined(
         if first != second:
             parent[first] = second
     found, places = np.unique(keys, return_inverse=True)
-    joined = np.array([root(key) for key in found.tolist()], keys.dtype)[places]
-    return joined, {
+    return np.array([root(key) for key in found.tolist()], keys.dtype)[places], {
         each: sum((Counter({root(key): count}) for key, count in groups.items()), Counter[int]())
         for each, groups in owners.items()
     }
@@ -216,7 +214,7 @@ def _take(
     codes: np.ndarray,
     groups: np.ndarray,
     code: int,
-    rng: np.random.Generator,
+    seed: int,
     owners: Mapping[str, Mapping[int, int]],
     most_unseen: float,
 ) -> set[str] | None:
@@ -243,7 +241,7 @@ def _take(
     left = before.copy()
     chosen: set[int] = set()
     total = 0
-    order = rng.permutation(found).tolist()
+    order = np.random.default_rng([seed, code]).permutation(found).tolist()
     for strict in (True, False):
         for key in order:
             if total >= size:

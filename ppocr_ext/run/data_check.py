@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -246,6 +247,7 @@ def _check_section(
 
 
 _SHOWN = 40  # characters of a label in a message
+_Doubt = tuple[str, str, str, bool]  # code, key in the section, message, whether it is an error
 _WARM_UP = "Optimizer.lr.warmup_steps"
 _DEFAULT_STEPS = 5000  # default of warmup_steps in LinearWarmupCosine
 _MANY = 10  # samples of one text that may be a first try
@@ -284,14 +286,15 @@ def data_warnings(config: Config, mode: str, report: PreflightReport, section: s
         report: the report of preflight.
         section: name of the data of ``mode`` in messages.
     """
-    yield from _unseen(config, mode, report, section)
-    yield from _label_order(config, mode, report, section)
+    doubts = chain(_unseen(config, report), _label_order(report), _cut_labels(report))
+    for code, key, message, is_error in doubts:
+        issue = data_warning(config, code, f"{mode}.{key}", message, f"{section}.{key}")
+        yield replace(issue, level="error") if is_error else issue
     if (
         report.mapped and 2 * report.other_case[0] >= report.mapped
     ):  # else they are unusable, and the limit decides
         path = "Global.character_dict_path"
         yield data_warning(config, "other_case", path, f"{section}: {case_text(report)}. Fix: {CASE_FIX}")
-    yield from _cut_labels(config, mode, report, section)
     if mode == "Train" != section:  # a list beside it
         return
     if mode == "Train":
@@ -307,8 +310,8 @@ def data_warnings(config: Config, mode: str, report: PreflightReport, section: s
         yield from _filtered_labels(config, report, section)
 
 
-def _unseen(config: Config, mode: str, report: PreflightReport, section: str) -> Iterator[Issue]:
-    """Yield a warning for each reason why images show no text."""
+def _unseen(config: Config, report: PreflightReport) -> Iterator[_Doubt]:
+    """Yield a doubt for each reason why images show no text; an error if most are of another shape."""
     for reason, count in Counter(sample.reason for sample in report.unseen).most_common():
         is_turned = reason == "tall_image" and config.settings.turn_tall_images
         if is_turned or count < _FEW * report.looked_at:
@@ -319,13 +322,11 @@ def _unseen(config: Config, mode: str, report: PreflightReport, section: str) ->
             f"{count:,} of {report.looked_at:,} images that were looked at {what} "
             f"({report.place(first.file, first.line)}: {first.detail}). Fix: {UNSEEN_FIXES[reason]}"
         )
-        issue = data_warning(config, reason, f"{mode}.{report.key}", message, f"{section}.{report.key}")
-        wrong_columns = reason == OTHER_SIZE and 2 * count > report.looked_at
-        yield replace(issue, level="error") if wrong_columns else issue
+        yield reason, report.key, message, reason == OTHER_SIZE and 2 * count > report.looked_at
 
 
-def _cut_labels(config: Config, mode: str, report: PreflightReport, section: str) -> Iterator[Issue]:
-    """Yield an issue if labels are quoted or cut at a delimiter; an error if the delimiter is common in texts."""
+def _cut_labels(report: PreflightReport) -> Iterator[_Doubt]:
+    """Yield a doubt if labels are quoted or cut at a delimiter; an error if the delimiter is common in texts."""
     is_text = report.delimiter.strip(" ") in ("", ",")
     key, fix = _CUT_FIXES[is_text]
     # Files with equal columns of numbers on each line, such as scores or widths, are fine.
@@ -336,12 +337,11 @@ def _cut_labels(config: Config, mode: str, report: PreflightReport, section: str
     ):
         if count := sum(file.further.counts[code] for file in files):
             message = f"{count:,} of {report.usable:,} labels {text}.{_examples(report, files, code)}"
-            issue = data_warning(config, code, f"{mode}.{key}", message, f"{section}.{key}")
-            yield replace(issue, level="error") if is_text else issue
+            yield code, key, message, is_text
 
 
-def _label_order(config: Config, mode: str, report: PreflightReport, section: str) -> Iterator[Issue]:
-    """Yield a warning if words are stored in another order than ``Global.text_direction`` says."""
+def _label_order(report: PreflightReport) -> Iterator[_Doubt]:
+    """Yield a doubt if words are stored in another order than ``Global.text_direction`` says."""
     order = order_of(report.orders)
     direction = report.rules.charset.direction if report.rules.charset else LEFT_TO_RIGHT
     if order in ("", LOGICAL if direction == RIGHT_TO_LEFT else VISUAL):
@@ -352,7 +352,7 @@ def _label_order(config: Config, mode: str, report: PreflightReport, section: st
         f"{report.orders[order]:,} of {report.orders.total():,} words that show it are stored {stored}, but "
         f"Global.text_direction is {direction}: a network does not learn them. Fix: -o Global.text_direction={fix}"
     )
-    yield data_warning(config, "label_order", f"{mode}.{report.key}", message, f"{section}.{report.key}")
+    yield "label_order", report.key, message, False
 
 
 def _examples(report: PreflightReport, files: Sequence[FileReport], code: str) -> str:
@@ -424,16 +424,15 @@ def shared_image_warnings(
         report: called with a note if the contents of the images are not compared.
     """
     reports = [found[mode] for mode in ("Train", "Eval") if mode in found]
-    by_content = sum(report.usable for report in reports) <= MOST_READ and not any(
-        each.stopped for each in reports
-    )
+    total = sum(each.usable for each in reports)
+    by_content = total <= MOST_READ and not any(each.stopped for each in reports)
     if not by_content:
         report(
             f"images are compared by path; by content only if all of at most {MOST_READ:,} samples are checked"
         )
     for code, (count, examples) in compare_images(reports, by_content).items():
         path, text = _SHARED[code]
-        usable = found[path.partition(".")[0]].usable if path else sum(report.usable for report in reports)
+        usable = found["Eval"].usable if path else total
         message = f"{count:,} of {usable:,} samples ({100 * count / usable:.3g} %) {text}"
         for (first, image, label), (place, own, other) in examples:
             message += f"\n  {place}: {own} {other[:_SHOWN]!r}; {first}: {image} {label[:_SHOWN]!r}"

@@ -18,7 +18,7 @@ from ppocr_ext.sources.line_formats import LINE_FORMATS, Format, lack
 from ppocr_ext.sources.listing import Listing, finder
 from ppocr_ext.sources.names import LIST_ENDINGS, ending, page_of_crop, stem
 from ppocr_ext.sources.page_formats import PAGE_FORMATS, corners
-from ppocr_ext.sources.samples import BLOCK, FIXES, Records, Row, Sample, Skipped, Source
+from ppocr_ext.sources.samples import BLOCK, FIXES, Entries, Records, Row, Rows, Sample, Skipped, Source
 
 FORMATS: dict[str, Format] = {**LINE_FORMATS, **PAGE_FORMATS}
 _STREAMS = 100  # label files that stay open until it is known whether they are read
@@ -131,8 +131,8 @@ def recognise(
     if any(reading.doubts.total() for reading in readings):
         deque(records, maxlen=0)  # to the end
     notes += _remarks(listing, files, sum((reading.doubts for reading in selection), Counter()))
-    form = selection[0].format
-    return Source(form, listing.root, files, tuple(listing.images), tuple(notes), lambda: iter(records))
+    images = tuple(listing.images)
+    return Source(selection[0].format, listing.root, files, images, tuple(notes), lambda: iter(records))
 
 
 def _remarks(listing: Listing, files: Sequence[str], doubts: Mapping[str, int]) -> list[str]:
@@ -170,8 +170,8 @@ def _readings(listing: Listing, formats: Mapping[str, Format]) -> Iterator[_Read
 
 def unlabelled(source: Source) -> tuple[int, tuple[str, ...]]:
     """Return how many images of a folder are named by no label file and are no pages of cut lines, and the first 3."""
-    pairs = ((entry.image, entry.group if isinstance(entry, Sample) else "") for entry in source.read())
-    named = {name for image, group in pairs for name in (image, _plain(image), group.rpartition("/")[2])}
+    named = {name for entry in source.read() for name in (entry.image, _plain(entry.image))}
+    named.update(sample.group.rpartition("/")[2] for sample in source.samples())
     if Path(source.root, "dataset.json").is_file():
         named.add("samples.png")  # the overview that `make-dataset` draws
     images = [image for image in source.images if named.isdisjoint((image, _plain(image), stem(image)))]
@@ -188,7 +188,7 @@ def _file_names(pattern: str) -> Format:
         ) from error
     group = "text" if "text" in expression.groupindex else min(expression.groups, 1)
 
-    def read(listing: Listing, _: str) -> Iterator[Row | Skipped]:
+    def read(listing: Listing, _: str) -> Rows:
         for image in listing.images:
             match = expression.search(stem(image))
             yield (
@@ -200,9 +200,7 @@ def _file_names(pattern: str) -> Format:
     return Format("names of images", lambda _: [("",)], read)
 
 
-def _entries(
-    listing: Listing, format: Format, files: Sequence[str], doubts: Counter[str]
-) -> Iterator[Sample | Skipped]:
+def _entries(listing: Listing, format: Format, files: Sequence[str], doubts: Counter[str]) -> Entries:
     """Yield what label files say.
 
     Args:
@@ -220,7 +218,7 @@ def _entries(
             yield row if isinstance(row, Skipped) else _entry(listing, row, find, split, doubts)
 
 
-def _distinct(readings: Sequence[_Reading]) -> Iterator[Sample | Skipped]:
+def _distinct(readings: Sequence[_Reading]) -> Entries:
     """Yield what label files say, an image with its text only once in each split."""
     seen: set[int] = set()
     for entry in chain.from_iterable(reading.records for reading in readings):
@@ -421,10 +419,12 @@ def _unsupported(looks: Sequence[tuple[str, str]]) -> str | None:
     Args:
         looks: a file, with its path or with its beginning.
     """
-    found = (
-        f"{file}: {what} is not read. Fix: {fix}."
-        for pattern, (what, fix) in _UNSUPPORTED.items()
-        for file, look in looks
-        if re.search(pattern, look, re.IGNORECASE)
+    return next(
+        (
+            f"{file}: {what} is not read. Fix: {fix}."
+            for pattern, (what, fix) in _UNSUPPORTED.items()
+            for file, look in looks
+            if re.search(pattern, look, re.IGNORECASE)
+        ),
+        None,
     )
-    return next(found, None)

@@ -10,6 +10,7 @@ from typing import Literal
 EXAMPLES = 5  # of a finding
 _SHOWN = 80  # characters of an example
 Level = Literal["warning", "note"]
+Spread = tuple[float, ...]  # what 5, 50 and 95 % of some values are at most
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Tally:
         )
 
 
-def spread_of(values: Iterable[float], *shares: float) -> tuple[float, ...]:
+def spread_of(values: Iterable[float], *shares: float) -> Spread:
     """Return what 5, 50 and 95 %, or other ``shares``, of the ``values`` are at most; zeros if there are none."""
     import numpy as np
 
@@ -68,5 +69,5 @@ def spread_of(values: Iterable[float], *shares: float) -> tuple[float, ...]:
 
 def shown(text: str) -> str:
     """Return the start of ``text`` with characters that cannot be seen as ``\\u200b``."""
-    start = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    start = text[:_SHOWN] + "…" * (len(text) > _SHOWN)
     return "".join(each if each.isprintable() else f"\\u{ord(each):04x}" for each in start)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
-from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
@@ -23,10 +22,9 @@ from ppocr_ext.data.sample_rules import FIXES, SampleIssue
 from ppocr_ext.io.image_pixels import PNG, decode_image
 from ppocr_ext.sources.page_formats import crop
 from ppocr_ext.sources.samples import Sample
-from ppocr_ext.survey.findings import Finding, Level, Tally, spread_of
+from ppocr_ext.survey.findings import Finding, Level, Spread, Tally, spread_of
 
 MOST = 20_000  # images that are looked at
-_BLOCK = 256  # images that wait for the threads
 _STEP = 0.1  # of its contrast: a smaller difference of neighbours counts as none
 _SHARED = 0.92  # of the edges of the image that has fewer, copies share at least this: a bright one loses some in white
 _FEWER = 0.5  # and it has at least this share of the edges of the other
@@ -116,9 +114,9 @@ class ImageReport:
     looked_at: int
     usable: int
     unusable: frozenset[str]
-    heights: tuple[float, ...]
-    widths: tuple[float, ...]
-    ratios: tuple[float, ...]
+    heights: Spread
+    widths: Spread
+    ratios: Spread
     stored: dict[str, int]
     copies: dict[str, str]
     findings: tuple[Finding, ...]
@@ -211,23 +209,19 @@ def survey_images(
     looks: list[_Look] = []
     unusable: set[str] = set()
     tally = Tally()
-    looked_at = 0
     chosen = _spread(samples, total, most, seed)
-    bar = tqdm(desc="images", total=min(total, most), unit=" images", disable=None, leave=False)
-    with bar, ThreadPoolExecutor(threads) as pool:
-        while block := list(islice(chosen, _BLOCK)):
-            for sample, (look, issue) in zip(block, pool.map(partial(_look, read), block), strict=True):
-                if issue is not None:
-                    tally.add(issue.reason, sample.place, issue.detail)
-                if look is not None:
-                    looks.append(look)
-                elif sample.box is None:  # of a page, the parts that fail are found when they are cut
-                    unusable.add(sample.image)
-            looked_at += len(block)
-            bar.update(len(block))
+    bar = tqdm(chosen, "images", unit=" images", disable=None, leave=False)
+    with ThreadPoolExecutor(threads) as pool:
+        for sample, (look, issue) in zip(bar, pool.map(partial(_look, read), chosen), strict=True):
+            if issue is not None:
+                tally.add(issue.reason, sample.place, issue.detail)
+            if look is not None:
+                looks.append(look)
+            elif sample.box is None:  # of a page, the parts that fail are found when they are cut
+                unusable.add(sample.image)
     return ImageReport(
         samples=total,
-        looked_at=looked_at,
+        looked_at=len(chosen),
         usable=len(looks),
         unusable=frozenset(unusable),
         heights=spread_of(look.height for look in looks),
@@ -236,26 +230,25 @@ def survey_images(
         stored=dict(Counter(look.kind for look in looks).most_common()),
         copies=_compare(looks, tally),
         findings=tally.findings(
-            ((code, level, f"images {what}", fix) for code, (level, what, fix) in RULES.items()), looked_at
+            ((code, level, f"images {what}", fix) for code, (level, what, fix) in RULES.items()), len(chosen)
         ),
     )
 
 
-def _spread(samples: Iterable[Sample], total: int, most: int, seed: int) -> Iterator[Sample]:
+def _spread(samples: Iterable[Sample], total: int, most: int, seed: int) -> list[Sample]:
     """Return at most ``most`` samples, about one of each part of the same length."""
     import numpy as np
 
     if total <= most:
-        return iter(samples)
+        return list(samples)
     parts = np.arange(most) + np.random.default_rng(seed).random(most)
-    chosen = set((parts * (total / most)).astype(int).tolist())
-    return (sample for number, sample in enumerate(samples) if number in chosen)
+    chosen = {*(parts * (total / most)).astype(int).tolist()}
+    return [sample for number, sample in enumerate(samples) if number in chosen]
 
 
 def _look(read: Reader, sample: Sample) -> tuple[_Look | None, SampleIssue | None]:
     """Read, decode and measure an image; return what is doubtful in it, too, and no measures if it is unusable."""
-    content = read(sample)
-    pixels = _decode(content, sample.image)
+    pixels = _decode(content := read(sample), sample.image)
     if isinstance(content, SampleIssue) or isinstance(pixels, SampleIssue):
         return None, pixels
     height, width = pixels.shape[:2]

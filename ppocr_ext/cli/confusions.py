@@ -99,8 +99,15 @@ def run(args: argparse.Namespace) -> int:
             )
     general, general_before = _read_both(args.general, args.general_before)
     images = SampleImages(args.data_dir)
-    lists = _lists(args, after or [], images)
-    comparison = report.compare(after or [], groups, before, general, general_before, args.max_drop, lists)
+    comparison = report.compare(
+        after or [],
+        groups,
+        before,
+        general,
+        general_before,
+        args.max_drop,
+        _lists(args, after or [], images),
+    )
     texts = {
         ".html": report.confusion_page(comparison, args.title, images),
         ".json": report.to_json(comparison),
@@ -129,8 +136,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_options(args: argparse.Namespace) -> None:
-    needs_both = args.general_before or args.max_drop is not None
-    if needs_both and not (args.general and args.general_before):
+    if (args.general_before or args.max_drop is not None) and not (args.general and args.general_before):
         raise DataError(
             "--max-drop and --general-before need --general and --general-before: give both",
             code="missing_option",
@@ -173,8 +179,7 @@ def _lists(args: argparse.Namespace, tested: list[Prediction], images: SampleIma
         chosen = list(images_of_eval(config))
     except DataError:
         return f"{text}{names}, which cannot be read from this folder"
-    folder = SampleImages(Path(dataset.get("data_dir") or "."))
-    if same := _same_images(chosen, folder, tested, images):
+    if same := _same_images(chosen, SampleImages(Path(dataset.get("data_dir") or ".")), tested, images):
         raise DataError(
             f"{args.predictions}: {len(same):,} of {len(tested):,} images also chose the checkpoint, by {names}: "
             f"{shortened(same, _SHOWN)}. Fix: predict images that no evaluation of the run has read, such as the "

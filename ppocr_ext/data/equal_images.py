@@ -83,7 +83,7 @@ def compare_images(reports: Sequence[PreflightReport], by_content: bool) -> dict
             ("repeated_samples", same & ~trained & is_elsewhere),
         ):
             are_shared[kind][later[mask]] = True
-            pairs = zip(later[mask].tolist(), first[mask].tolist(), strict=True)
+            pairs = zip(later[mask], first[mask], strict=True)
             examples[kind] = sorted(chain(examples[kind], pairs))[:EXAMPLES]
     wanted = {number for pair in chain.from_iterable(examples.values()) for number in pair}
     places = {
@@ -101,8 +101,8 @@ def _images(reports: Sequence[PreflightReport], by_content: bool) -> Iterator[tu
     """Yield the path or the content of each image of the usable samples, as a hash, with label and number."""
     # Called for folders only: images share a few, and looking one up is slow.
     real_path = lru_cache(10_000)(realpath)
-    total = sum(report.usable for report in reports)
-    for number, report, source, line in tqdm(_lines(reports), "images", total, **BAR):
+    lines = tqdm(_lines(reports), "images", sum(report.usable for report in reports), **BAR)
+    for number, report, source, line in lines:
         for name in line.images:
             folder, file = split(join(source.path if report.is_lmdb else report.data_dir, name))
             image = hash(f"{real_path(folder)}/{file}")

@@ -261,9 +261,8 @@ def _check(
     for source, number, item in sample.items:
         with suppress(OSError):  # the image was removed after the check
             line = source.line(number, item)
-            content = source.image(line) or b""
             stated = line.extra if report.ds_width else ()
-            issue = visibility_issue(content, line.label, report.rules.max_pixels, stated)
+            issue = visibility_issue(source.image(line) or b"", line.label, report.rules.max_pixels, stated)
             report.looked_at += 1
             if issue is not None:
                 report.unseen.append(UnusableSample(source.path, number, *issue))

@@ -222,9 +222,14 @@ def _official_base(entry: OfficialWeights, weights: str) -> Base:
     config = load(config_root() / config_name).with_values(
         {_DICTIONARY: entry.dictionary, "Global.pretrained_model": weights}
     )
-    files = (f"configs/{config_name}",)
-    missing = () if weights != entry.name or entry.is_here else (entry.name,)
-    return Base(entry.name, files, config, weights, resolve_charset(config, _find_file), missing=missing)
+    return Base(
+        entry.name,
+        (f"configs/{config_name}",),
+        config,
+        weights,
+        resolve_charset(config, _find_file),
+        missing=() if weights != entry.name or entry.is_here else (entry.name,),
+    )
 
 
 def _released_base(source: ReleasedSource) -> Base:

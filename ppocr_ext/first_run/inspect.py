@@ -274,10 +274,14 @@ def _unlabelled(source: Source) -> Iterator[Finding]:
     count, names = unlabelled(source)
     if count:
         total = len(source.images)
-        what = f"images without a text: {count:,} of {total:,}"
-        examples = tuple((name, "") for name in names)
         yield Finding(
-            "unlabelled", "note", count, count / total, examples, what, "Label them, or leave them out."
+            "unlabelled",
+            "note",
+            count,
+            count / total,
+            tuple((name, "") for name in names),
+            f"images without a text: {count:,} of {total:,}",
+            "Label them, or leave them out.",
         )
 
 

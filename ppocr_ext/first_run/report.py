@@ -198,9 +198,11 @@ def page_text(inspection: Inspection, files: Files, trial: Trial) -> str:
         head = ["weights", "characters that they know", "on this machine"]
         parts.append(_section("Official networks", head, covers))
     commands = "\n".join(next_commands(inspection, files))
-    title = f"First look at {inspection.source.root}"
-    subtitle = f"{inspection.source.format}, {texts.samples:,} samples"
-    return page(title, subtitle, "".join([*parts, f"<h2>Next</h2><pre>{esc(commands)}</pre>"]))
+    return page(
+        f"First look at {inspection.source.root}",
+        f"{inspection.source.format}, {texts.samples:,} samples",
+        "".join([*parts, f"<h2>Next</h2><pre>{esc(commands)}</pre>"]),
+    )
 
 
 def _section(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

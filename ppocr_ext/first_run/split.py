@@ -106,9 +106,11 @@ def split_samples(
         lacking = taken[0] or set()
         if None not in taken:
             break
-    apart = sum(result[one] != result[other] for one, other in same)
     return Split(
-        result, by.replace("copy", "image"), frozenset(each for each in lacking if len(each) == 1), int(apart)
+        result,
+        by.replace("copy", "image"),
+        frozenset(each for each in lacking if len(each) == 1),
+        sum(bool(result[one] != result[other]) for one, other in same),
     )
 
 

@@ -49,6 +49,8 @@ from ppocr_ext.text_direction import (
     order_of,
 )
 
+Reports = dict[str, PreflightReport]  # "Train", "Eval" -> the report
+
 
 def second_label_kind(transforms: Any) -> Gtc | None:
     """Return the kind of the second label that the transforms make: ``"nrtr"``, ``"sar"`` or None."""
@@ -85,7 +87,7 @@ def run_preflight(
     report: Callable[[str], None] = LOG.info,
     config_warnings: Sequence[Issue] = (),
     warn: Callable[[list[Issue]], None] | None = None,
-) -> dict[str, PreflightReport]:
+) -> Reports:
     """Check the data of each mode; return the reports by mode. Only label files and LMDBs are checked.
 
     Args:
@@ -115,8 +117,9 @@ def run_preflight(
         content = preflight_json(found, config_warnings)
         write_text(record, printable(json.dumps(content, indent=2, ensure_ascii=False)) + "\n")
     _refuse_unusable({names[mode]: checked for mode, checked in found.items()}, errors, limit, record)
-    report_or_raise = partial(report_issues, strict=limit.strict)
-    (warn or report_or_raise)([issue for checked in found.values() for issue in checked.warnings])
+    (warn or partial(report_issues, strict=limit.strict))(
+        [issue for checked in found.values() for issue in checked.warnings]
+    )
     return found
 
 
@@ -127,13 +130,13 @@ def _check_sections(
     names: Mapping[str, str],
     seconds: float | None,
     report: Callable[[str], None],
-) -> tuple[dict[str, PreflightReport], list[DataError]]:
+) -> tuple[Reports, list[DataError]]:
     """Check the data of each mode, and report usable data; return the reports by mode, and errors of unreadable data.
 
     Arguments are those of :func:`run_preflight`; ``names`` has the name of each mode's data in messages.
     """
     limit = unusable_limit_of(config)
-    found: dict[str, PreflightReport] = {}
+    found: Reports = {}
     errors = []
     for mode, count in frames.items():
         try:
@@ -172,9 +175,7 @@ def forgotten_characters(config: Config, charset: Charset, report: PreflightRepo
     )
 
 
-def preflight_json(
-    reports: Mapping[str, PreflightReport], config_warnings: Sequence[Issue] = ()
-) -> dict[str, Any]:
+def preflight_json(reports: Reports, config_warnings: Sequence[Issue] = ()) -> dict[str, Any]:
     """Return the content of ``preflight.json``: a report for each section, and a list of all warnings."""
     warnings = [*config_warnings, *(issue for report in reports.values() for issue in report.warnings)]
     return {
@@ -184,7 +185,7 @@ def preflight_json(
 
 
 def _refuse_unusable(
-    found: Mapping[str, PreflightReport],
+    found: Reports,
     errors: Sequence[DataError],
     limit: UnusableLimit,
     record: Path | None,
@@ -293,8 +294,8 @@ def data_warnings(config: Config, mode: str, report: PreflightReport, section: s
     if (
         report.mapped and 2 * report.other_case[0] >= report.mapped
     ):  # else they are unusable, and the limit decides
-        path = "Global.character_dict_path"
-        yield data_warning(config, "other_case", path, f"{section}: {case_text(report)}. Fix: {CASE_FIX}")
+        message = f"{section}: {case_text(report)}. Fix: {CASE_FIX}"
+        yield data_warning(config, "other_case", "Global.character_dict_path", message)
     if mode == "Train" != section:  # a list beside it
         return
     if mode == "Train":
@@ -313,8 +314,7 @@ def data_warnings(config: Config, mode: str, report: PreflightReport, section: s
 def _unseen(config: Config, report: PreflightReport) -> Iterator[_Doubt]:
     """Yield a doubt for each reason why images show no text; an error if most are of another shape."""
     for reason, count in Counter(sample.reason for sample in report.unseen).most_common():
-        is_turned = reason == "tall_image" and config.settings.turn_tall_images
-        if is_turned or count < _FEW * report.looked_at:
+        if reason == "tall_image" and config.settings.turn_tall_images or count < _FEW * report.looked_at:
             continue
         first = next(sample for sample in report.unseen if sample.reason == reason)
         what = "have another shape than their lines say" if reason == OTHER_SIZE else "cannot be read"
@@ -376,11 +376,13 @@ def _few_frames(config: Config, report: PreflightReport) -> Iterator[Issue]:
         fix = " or ".join(f"`{key}: width` and wider images" for key in limit.fixed_by)
     else:
         fix = f"images {math.ceil(10 * FRAMES_A_CHARACTER * report.longest_usable / limit.frames) / 10:g} times as wide"
-    message = (
+    yield data_warning(
+        config,
+        "few_frames",
+        limit.key,
         f"CTC has {limit.frames} frames for labels of up to {report.longest_usable} characters, fewer than twice as "
-        f"many: it may learn slowly, or only blanks. Fix: {fix}, or shorter labels."
+        f"many: it may learn slowly, or only blanks. Fix: {fix}, or shorter labels.",
     )
-    yield data_warning(config, "few_frames", limit.key, message)
 
 
 def _filtered_labels(config: Config, report: PreflightReport, section: str) -> Iterator[Issue]:
@@ -409,13 +411,11 @@ def _long_warm_up(config: Config, report: PreflightReport) -> Iterator[Issue]:
 
 def data_warning(config: Config, code: str, path: str, message: str, shown: str = "") -> Issue:
     """Return a warning about the value at ``path``, under the name ``shown`` if that is given."""
-    where = "" if not path or config.node(path) is None else config.where(path)
+    where = config.where(path) if path and config.node(path) is not None else ""
     return Issue(code, "warning", shown or path, where, message)
 
 
-def shared_image_warnings(
-    config: Config, found: Mapping[str, PreflightReport], report: Callable[[str], None]
-) -> Iterator[Issue]:
+def shared_image_warnings(config: Config, found: Reports, report: Callable[[str], None]) -> Iterator[Issue]:
     """Yield a warning for each kind of samples that share an image with another sample.
 
     Args:

@@ -126,7 +126,7 @@ def crop(page: Any, box: Box, *, may_turn: bool = True) -> tuple[Any, bool]:
         raise ValueError(
             f"has a box of {width} × {height} pixels on a page of {page.shape[1]} × {page.shape[0]}"
         )
-    target = np.array([(0, 0), (width, 0), (width, height), (0, height)], np.float32)
+    target = np.array(_rectangle(0, 0, width, height), np.float32)
     matrix = cv2.getPerspectiveTransform(source, target)
     pixels = cv2.warpPerspective(page, matrix, (width, height), None, cv2.INTER_CUBIC, cv2.BORDER_REPLICATE)
     turned = may_turn and is_tall(height, width)

@@ -63,8 +63,8 @@ def spread_of(values: Iterable[float], *shares: float) -> Spread:
     import numpy as np
 
     array = np.fromiter(values, np.float64)
-    percent = shares or (5, 50, 95)
-    return tuple(np.percentile(array if len(array) else [0.0], percent, method="lower").tolist())
+    array = array if len(array) else np.zeros(1)
+    return tuple(np.percentile(array, shares or (5, 50, 95), method="lower").tolist())
 
 
 def shown(text: str) -> str:

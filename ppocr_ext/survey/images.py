@@ -22,7 +22,7 @@ from ppocr_ext.data.sample_rules import FIXES, SampleIssue
 from ppocr_ext.io.image_pixels import PNG, decode_image
 from ppocr_ext.sources.page_formats import crop
 from ppocr_ext.sources.samples import Sample
-from ppocr_ext.survey.findings import Finding, Level, Spread, Tally, spread_of
+from ppocr_ext.survey.findings import Finding, Spread, Tally, spread_of
 
 MOST = 20_000  # images that are looked at
 _STEP = 0.1  # of its contrast: a smaller difference of neighbours counts as none
@@ -33,45 +33,40 @@ _NEIGHBOURS = 8  # images of the same text and band that are compared with each 
 _KINDS = {"L": "grey", "LA": "grey with alpha", "1": "black and white", "P": "palette", "I;16": "16 bit"}
 Reader = Callable[[Sample], bytes | SampleIssue]
 
-# code -> level, message after "3 of 24 images", fix
-RULES: dict[str, tuple[Level, str, str]] = {
+# code -> message after "3 of 24 images", fix
+RULES: dict[str, tuple[str, str]] = {
     "missing_image": (
-        "warning",
         "are missing",
         "Correct the paths, or copy these images into the data folder.",
     ),
-    "broken_image": ("warning", "cannot be decoded", FIXES["broken_image"]),
-    "too_many_pixels": ("warning", "have too many pixels", "Cut the text lines out of them."),
-    "outside_data_dir": ("warning", "are outside the data folder", "Copy them into it."),
-    "tiny_image": ("warning", "are too small to show a character", UNSEEN_FIXES["tiny_image"]),
-    "flat_image": ("warning", "have hardly any contrast, so nothing can be read", UNSEEN_FIXES["flat_image"]),
-    "tall_image": ("warning", "are tall, but have several characters", UNSEEN_FIXES["tall_image"]),
+    "broken_image": ("cannot be decoded", FIXES["broken_image"]),
+    "too_many_pixels": ("have too many pixels", "Cut the text lines out of them."),
+    "outside_data_dir": ("are outside the data folder", "Copy them into it."),
+    "tiny_image": ("are too small to show a character", UNSEEN_FIXES["tiny_image"]),
+    "flat_image": ("have hardly any contrast, so nothing can be read", UNSEEN_FIXES["flat_image"]),
+    "tall_image": ("are tall, but have several characters", UNSEEN_FIXES["tall_image"]),
     "copy_with_other_text": (
-        "warning",
         "have the same pixels as an earlier one with another text",
         "Keep the right text.",
     ),
     "copy_in_other_split": (
-        "warning",
         "have the same pixels as one of another split, so the accuracy will be too high",
         "Remove one of them, or let `--split` keep copies together.",
     ),
     "near_copy_in_other_split": (
-        "warning",
         "are nearly the same as one of another split with the same text, so the accuracy will be too high",
         "Remove one of them, or let `--split` keep copies together.",
     ),
     "copy": (
-        "note",
         "have the same pixels and the same text as an earlier one",
         "Remove them if they are not intended.",
     ),
     "near_copy": (
-        "note",
         "are nearly the same as an earlier one with the same text",
         "Remove them if they are not intended.",
     ),
 }
+_NOTES = ("copy", "near_copy")  # the others are warnings
 
 
 class _Look(NamedTuple):
@@ -230,7 +225,11 @@ def survey_images(
         stored=dict(Counter(look.kind for look in looks).most_common()),
         copies=_compare(looks, tally),
         findings=tally.findings(
-            ((code, level, f"images {what}", fix) for code, (level, what, fix) in RULES.items()), len(chosen)
+            (
+                (code, "note" if code in _NOTES else "warning", f"images {what}", fix)
+                for code, (what, fix) in RULES.items()
+            ),
+            len(chosen),
         ),
     )
 
@@ -289,11 +288,7 @@ def _signature(pixels: Any) -> Any:
 def _compare(looks: list[_Look], tally: Tally) -> dict[str, str]:
     """Count the copies among images; return image -> the earliest image that it is a copy of."""
     pairs = equal_images((look.digest, look.sample.text, at) for at, look in enumerate(looks))
-    equal = {
-        at: other
-        for later, first, _ in pairs
-        for at, other in zip(later.tolist(), first.tolist(), strict=True)
-    }
+    equal = {at: other for later, first, _ in pairs for at, other in zip(later, first, strict=True)}
     single = [at for at, look in enumerate(looks) if at not in equal and look.signature.any()]
     near = {single[b]: single[a] for a, b in reversed(_near_pairs([looks[at] for at in single]))}
     copies = {}

@@ -170,8 +170,8 @@ def _readings(listing: Listing, formats: Mapping[str, Format]) -> Iterator[_Read
 
 def unlabelled(source: Source) -> tuple[int, tuple[str, ...]]:
     """Return how many images of a folder are named by no label file and are no pages of cut lines, and the first 3."""
-    named = {name for entry in source.read() for name in (entry.image, _plain(entry.image))}
-    named.update(sample.group.rpartition("/")[2] for sample in source.samples())
+    pairs = ((entry.image, entry.group if isinstance(entry, Sample) else "") for entry in source.read())
+    named = {name for image, group in pairs for name in (image, _plain(image), group.rpartition("/")[2])}
     if Path(source.root, "dataset.json").is_file():
         named.add("samples.png")  # the overview that `make-dataset` draws
     images = [image for image in source.images if named.isdisjoint((image, _plain(image), stem(image)))]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -100,8 +99,15 @@ def run(args: argparse.Namespace) -> int:
             )
     general, general_before = _read_both(args.general, args.general_before)
     images = SampleImages(args.data_dir)
-    lists = _lists(args, after or [], images)
-    comparison = report.compare(after or [], groups, before, general, general_before, args.max_drop, lists)
+    comparison = report.compare(
+        after or [],
+        groups,
+        before,
+        general,
+        general_before,
+        args.max_drop,
+        _lists(args, after or [], images),
+    )
     texts = {
         ".html": report.confusion_page(comparison, args.title, images),
         ".json": report.to_json(comparison),
@@ -130,8 +136,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_options(args: argparse.Namespace) -> None:
-    needs_both = args.general_before or args.max_drop is not None
-    if needs_both and not (args.general and args.general_before):
+    if (args.general_before or args.max_drop is not None) and not (args.general and args.general_before):
         raise DataError(
             "--max-drop and --general-before need --general and --general-before: give both",
             code="missing_option",
@@ -174,8 +179,7 @@ def _lists(args: argparse.Namespace, tested: list[Prediction], images: SampleIma
         chosen = list(images_of_eval(config))
     except DataError:
         return f"{text}{names}, which cannot be read from this folder"
-    folder = SampleImages(Path(dataset.get("data_dir") or "."))
-    if same := _same_images(chosen, folder, tested, images):
+    if same := _same_images(chosen, SampleImages(Path(dataset.get("data_dir") or ".")), tested, images):
         raise DataError(
             f"{args.predictions}: {len(same):,} of {len(tested):,} images also chose the checkpoint, by {names}: "
             f"{shortened(same, _SHOWN)}. Fix: predict images that no evaluation of the run has read, such as the "
@@ -189,18 +193,18 @@ def _same_images(
     chosen: list[ListedImage], chosen_images: SampleImages, tested: list[Prediction], images: SampleImages
 ) -> list[str]:
     """Return the tested images with the content of a chosen one, or with its name and label if one cannot be read."""
-    named = {(each.name, each.label): _digest(chosen_images, each.name) for each in chosen}
-    known = {*named.values()} - {""}
+    named = {(each.name, each.label): _key(chosen_images, each.name) for each in chosen}
+    known = {*named.values()} - {None}
     same = []
     for each in tested:
-        digest = _digest(images, each.image)
-        namesake = named.get((each.image, each.label))
-        if digest in known or (namesake is not None and not (digest and namesake)):
+        key = _key(images, each.image)
+        name = (each.image, each.label)
+        if key in known or (name in named and None in (key, named[name])):
             same.append(each.image)
     return same
 
 
-def _digest(images: SampleImages, name: str) -> str:
-    """Return the digest of an image's content; empty if it cannot be read."""
+def _key(images: SampleImages, name: str) -> int | None:
+    """Return the hash of an image's content; None if it cannot be read."""
     content = images.content(name)
-    return hashlib.sha256(content).hexdigest() if content else ""
+    return hash(content) if content else None

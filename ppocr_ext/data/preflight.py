@@ -64,7 +64,7 @@ class LabelFile:
         has_plain = rules.image_check == "header" and not ds_width
         self._plain_lines = rules.plain_lines(delimiter) if has_plain else None
 
-    def items(self) -> Iterator[bytes]:
+    def items(self) -> Iterator[Any]:
         """Yield the lines as they are."""
         return read_raw_lines(self.path)
 
@@ -113,7 +113,7 @@ class LmdbSamples:
         self._one_thread = Lock()  # a transaction serves one thread at a time
         self._plain_lines = rules.plain_lines(_BETWEEN) if rules.image_check == "header" else None
 
-    def items(self) -> Iterator[bytes | None]:
+    def items(self) -> Iterator[Any]:
         """Yield the labels as they are."""
         return (self._set.label(index) for index in range(1, self._set.count + 1))
 
@@ -261,10 +261,8 @@ def _check(
     for source, number, item in sample.items:
         with suppress(OSError):  # the image was removed after the check
             line = source.line(number, item)
-            content = source.image(line) or b""
-            issue = visibility_issue(content, line.label, report.rules.max_pixels)
-            if issue is None and report.ds_width:
-                issue = size_issue(content, line, report.rules.max_pixels)
+            stated = line.extra if report.ds_width else ()
+            issue = visibility_issue(source.image(line) or b"", line.label, report.rules.max_pixels, stated)
             report.looked_at += 1
             if issue is not None:
                 report.unseen.append(UnusableSample(source.path, number, *issue))
@@ -281,7 +279,7 @@ def _check_lines(
     end = math.inf if seconds is None else time.monotonic() + seconds
     with ThreadPoolExecutor(min(8, (os.cpu_count() or 1) + 2)) as pool:
         for source in sources:
-            items: Iterator[Any] = source.items()
+            items = source.items()
             number = 1
             report.files.append(FileReport(source.path))
             while chunk := list(islice(items, _CHUNK)):
@@ -386,32 +384,31 @@ class SpreadSample:
         self._seen += len(items)
 
 
-def visibility_issue(content: bytes, label: str, max_pixels: int = MAX_IMAGE_PIXELS) -> SampleIssue | None:
+def visibility_issue(
+    content: bytes, label: str, max_pixels: int = MAX_IMAGE_PIXELS, stated: Sequence[str] = ()
+) -> SampleIssue | None:
     """Return why nothing can be read in an encoded image (a key of ``UNSEEN_FIXES``), or None.
 
     An image that cannot be decoded gives None, since the check of images reports it.
+
+    Args:
+        content: the encoded image.
+        label: its text.
+        max_pixels: the limit of pixels of an image.
+        stated: width and height in its line, if it has them; another shape is an issue too.
     """
     try:
         pixels = decode_image(content, max_pixels)
     except ValueError:
         return None
-    return unseen_issue(pixels, content, label)
-
-
-def size_issue(content: bytes, line: LabelLine, max_pixels: int = MAX_IMAGE_PIXELS) -> SampleIssue | None:
-    """Return an issue if an encoded image has another shape than its line says; None if it cannot be decoded."""
-    try:
-        height, width = decode_image(content, max_pixels).shape[:2]
-    except ValueError:
+    issue = unseen_issue(pixels, content, label)
+    if issue or not stated:
+        return issue
+    height, width = pixels.shape[:2]
+    if 1 / _SAME_SHAPE < float(stated[0]) / float(stated[1]) * height / width < _SAME_SHAPE:
         return None
-    stated = float(line.extra[0]) / float(line.extra[1])
-    if 1 / _SAME_SHAPE < stated * height / width < _SAME_SHAPE:
-        return None
-    return SampleIssue(
-        OTHER_SIZE,
-        f"{line.extra[0]}×{line.extra[1]} pixels in the line, {width}×{height} in the image; the label is "
-        f"{line.label!r}",
-    )
+    line = f"{stated[0]}×{stated[1]} pixels in the line"
+    return SampleIssue(OTHER_SIZE, f"{line}, {width}×{height} in the image; the label is {label!r}")
 
 
 def unseen_issue(pixels: Any, content: bytes, label: str) -> SampleIssue | None:

@@ -238,6 +238,11 @@ class PreflightReport:
                 self.most_frames_at = (self.files[-1].path, number)
 
     @property
+    def key(self) -> str:
+        """Return the key of the data in the section of the config."""
+        return "dataset.data_dir" if self.is_lmdb else "dataset.label_file_list"
+
+    @property
     def total(self) -> int:
         """Return how many samples were checked."""
         return sum(file.total for file in self.files)

@@ -25,7 +25,6 @@ _SINGLE = "configs/quickstart/single.yml"
 _DISTILL = "configs/lines/distill.yml"
 _NEWEST = ("v6", "v5", "v4", "v3", "v2")  # generations of PP-OCR
 _SMALL = ("_mobile_rec", "_small_rec", "_tiny_rec")
-_MODES = ("Train", "Eval")
 _DICTIONARY = "Global.character_dict_path"
 _PUBLISHED = "_pretrained"  # ends the names of published files
 
@@ -115,10 +114,8 @@ def open_base(name: str, out: Path) -> Base:
         files = (os.path.relpath((folder / "config.yml").resolve(), out.resolve()),)
         return Base(f"the run {name}", files, config, weights, charset, is_trained=is_trained)
     network = _plain_network(single.at("Architecture"))
-    joined = load(find_config(_SINGLE)).with_values({"Architecture": network, **_from_run(config)})
-    sections = {"Architecture": network}
-    title = f"{sub_model} of the run {name}"
-    return Base(title, (_SINGLE,), joined, weights, charset, sections, is_trained=True)
+    over = _over(_SINGLE, network, config)
+    return Base(f"{sub_model} of the run {name}", **over, weights=weights, charset=charset, is_trained=True)
 
 
 def open_distillation(teacher: str, student: str, out: Path, trusted: bool = False) -> Base:
@@ -161,14 +158,10 @@ def open_distillation(teacher: str, student: str, out: Path, trusted: bool = Fal
         "algorithm": "Distillation",
         "Models": models,
     }
-    base = load(find_config(_DISTILL)).with_values({"Architecture": network, **_from_run(teaching.config)})
-    sections = {"Architecture": network}
     return Base(
         title,
-        (_DISTILL,),
-        base,
+        **_over(_DISTILL, network, teaching.config),
         charset=known,
-        sections=sections,
         missing=missing,
         is_trained=taught.is_trained,
         teacher=teaching.charset,
@@ -229,9 +222,14 @@ def _official_base(entry: OfficialWeights, weights: str) -> Base:
     config = load(config_root() / config_name).with_values(
         {_DICTIONARY: entry.dictionary, "Global.pretrained_model": weights}
     )
-    charset = resolve_charset(config, _find_file)
-    missing = () if weights != entry.name or entry.is_here else (entry.name,)
-    return Base(entry.name, (f"configs/{config_name}",), config, weights, charset, missing=missing)
+    return Base(
+        entry.name,
+        (f"configs/{config_name}",),
+        config,
+        weights,
+        resolve_charset(config, _find_file),
+        missing=() if weights != entry.name or entry.is_here else (entry.name,),
+    )
 
 
 def _released_base(source: ReleasedSource) -> Base:
@@ -252,7 +250,7 @@ def _released_base(source: ReleasedSource) -> Base:
         if file is not None and Charset.from_file(file, lenient=True).characters == source.model.characters:
             charset = replace(charset, path=Path(listed))
             break
-    of_train, of_eval = (_prepared_for(source.model, config, mode) for mode in _MODES)
+    of_train, of_eval = (_prepared_for(source.model, config, mode) for mode in ("Train", "Eval"))
     resize = [step for step in of_eval if kind_of(next(iter(step))) == "resize"]
     *others, keep_keys = [step for step in of_train if step not in resize]
     values = {
@@ -290,7 +288,7 @@ def _inference_model(source: ReleasedSource, trusted: bool) -> Base:
     model = source.model
     if not trusted:
         model.require_known("--trust-model")
-    head = {"name": "InferenceModel", **({} if model.is_known else {"sha256": model.digest})}
+    head = {"name": "InferenceModel"} | ({} if model.is_known else {"sha256": model.digest})
     config = load(find_config(_DISTILL))
     values = {
         "Architecture": {"model_type": "rec", "algorithm": "CTC", "Head": head},
@@ -314,10 +312,12 @@ def _find_file(path: str | Path) -> Path | None:
     return find_file(path, root)
 
 
-def _from_run(config: Config) -> dict[str, Any]:
-    """Return what a config takes from that of its weights: how images are prepared, and the dictionary."""
+def _over(file: str, network: dict[str, Any], config: Config) -> dict[str, Any]:
+    """Return fields of a base: a network over a shipped file, with the images and the dictionary of ``config``."""
     keys = (_DICTIONARY, "Global.use_space_char", "Global.text_direction", "Global.turn_tall_images")
-    return {"Eval": config.at("Eval"), **{key: config.at(key, None) for key in keys}}
+    of_run = {"Eval": config.at("Eval"), **{key: config.at(key, None) for key in keys}}
+    joined = load(find_config(file)).with_values({"Architecture": network, **of_run})
+    return {"files": (file,), "config": joined, "sections": {"Architecture": network}}
 
 
 def _plain_network(network: Config) -> dict[str, Any]:

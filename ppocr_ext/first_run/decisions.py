@@ -114,8 +114,8 @@ class Plan:
     repeats: int
 
     def __getitem__(self, key: str) -> Any:
-        """Return the value of a decision."""
-        return next(row.value for row in self.decisions if row.key == key)
+        """Return the value of a decision; None if there is none."""
+        return next((row.value for row in self.decisions if row.key == key), None)
 
     @property
     def longest(self) -> int:
@@ -124,14 +124,12 @@ class Plan:
 
     def of_drawn(self, text: str) -> str:
         """Return the label of a drawn line, whose letters stand in the image from left to right as in ``text``."""
-        directions = [row.value for row in self.decisions if row.key == DIRECTION]
-        return turned(text) if directions == [RIGHT_TO_LEFT] else text
+        return turned(text) if self[DIRECTION] == RIGHT_TO_LEFT else text
 
     def characters(self) -> set[str]:
         """Return all characters that the network will know."""
         base = self.base.charset.characters if self.base.charset else ()
-        lines = base if self.dictionary is None else self.dictionary
-        return {*lines, *(" " if self[SPACE] else "")}
+        return {*(base if self.dictionary is None else self.dictionary), *(" " if self[SPACE] else "")}
 
     def with_batch_of(self, most: int, why: str) -> Plan:
         """Return the plan with at most ``most`` samples in a batch, and as many as before in an optimizer step."""
@@ -255,9 +253,8 @@ def _direction(facts: Facts, base: Base, dictionary: str | None) -> list[Decisio
         return [Decision(DIRECTION, RIGHT_TO_LEFT_VISUAL, why)]
     if facts.order == LOGICAL:
         return [Decision(DIRECTION, RIGHT_TO_LEFT, "labels are stored as they are read (logical order)")]
-    value = RIGHT_TO_LEFT if before == LEFT_TO_RIGHT else before
     why = "no word shows the order of its letters: compare a label with look.png"
-    return [Decision(DIRECTION, value, why)]
+    return [Decision(DIRECTION, RIGHT_TO_LEFT if before == LEFT_TO_RIGHT else before, why)]
 
 
 def _max_length(facts: Facts, base: Base) -> Decision:

@@ -10,7 +10,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from tqdm import tqdm
 
 from ppocr_ext.checkpoint.official_weights import OfficialWeights
@@ -33,8 +32,8 @@ from ppocr_ext.messages import shortened
 from ppocr_ext.recognition.recognizer import Recognizer
 from ppocr_ext.sources.recognise import recognise, unlabelled
 from ppocr_ext.sources.samples import FIXES, Sample, Source
-from ppocr_ext.survey.findings import Finding, Tally
-from ppocr_ext.survey.images import MOST, ImageReader, ImageReport, survey_images
+from ppocr_ext.survey.findings import Finding, Spread, Tally, spread_of
+from ppocr_ext.survey.images import ImageReader, ImageReport, survey_images
 from ppocr_ext.survey.texts import TextReport, TextSurvey
 from ppocr_ext.synth.lines import LineSource, LineSplit, LineStyle, RandomTexts, find_fonts
 from ppocr_ext.text_direction import VISUAL, turned
@@ -91,8 +90,8 @@ class Inspection:
             "notes": [*self.source.notes, *self.notes],
             "samples": self.texts.samples,
             "skipped": [asdict(each) for each in self.skipped],
-            "texts": self.texts.to_json(),
-            "images": self.images.to_json(),
+            "texts": asdict(self.texts),
+            "images": {**asdict(self.images), "unusable": sorted(self.images.unusable)},
             "split": {"by": self.split.by, **self.split.counts()},
             "official_weights": {each.name: round(each.share, 4) for each in self.covers},
             "decisions": [row._asdict() for row in self.plan.decisions],
@@ -110,8 +109,7 @@ def inspect_data(data: str | Path, out: str | Path = "my", **options: Any) -> In
     Raises:
         PPOCRExtError: the folder has no labelled images, several readings of it are possible, or too few samples.
     """
-    names = ("format", "labels", "text_from_name")
-    chosen = {name: options.pop(name) for name in names if name in options}
+    chosen = {name: options.pop(name) for name in ("format", "labels", "text_from_name") if name in options}
     source = recognise(Path(data), ask_for_split=not options.get("redo_split"), **chosen)
     return inspect_source(source, Path(out), **options)
 
@@ -157,7 +155,7 @@ def inspect_source(
             )
     texts, lengths, frames, skipped = _look_at_labels(source)
     read = _reader(source, texts.samples)
-    images = _look_at_images(source, texts.samples, read, seed)
+    images = survey_images(source.samples(), texts.samples, read, seed=seed)
     if images.unusable:  # before the split and the plan, which count samples
         source = source.without("broken_image", lambda sample: sample.image in images.unusable)
     split = split_samples(source.samples(), seed, redo=redo_split, test=test, copies=images.copies)
@@ -176,7 +174,7 @@ def inspect_source(
     facts = Facts(split.counts()["train"], wanted, lengths, frames, ratios, texts.order)
     plan = decide(facts, network, out, characters, can_draw=not notes)
     notes += _split_notes(source, split, plan)
-    skipped += _unlabelled(source)
+    skipped += tuple(_unlabelled(source))
     reads = _rate_of(covers[0].source, source, texts, read) if covers else None
     return Inspection(
         source, out, seed, general, skipped, texts, images, split, covers, reads, plan, notes, read
@@ -198,21 +196,14 @@ def _best_base(covers: Sequence[Cover], out: Path) -> Base:
     """Return the best official weights of this machine that know all characters, else a small network from nothing."""
     here = next((each for each in covers if each.share == 1 and each.source.is_here), None)
     # a released model is only offered
-    is_ours = here is not None and isinstance(here.source, OfficialWeights)
-    return open_base(here.name, out) if here is not None and is_ours else small_base()
+    return open_base(here.name, out) if here and isinstance(here.source, OfficialWeights) else small_base()
 
 
 def _reader(source: Source, total: int) -> ImageReader:
     """Return what reads the images, and keeps those of the first samples and of some that are taken evenly."""
     every = math.ceil(total / _READ)
-    numbered = enumerate(source.samples())
-    return ImageReader(source.root, [each for at, each in numbered if at < KEPT or at % every == 0])
-
-
-def _look_at_images(source: Source, total: int, read: ImageReader, seed: int) -> ImageReport:
-    """Look at the images of a source, with a progress bar."""
-    with tqdm(total=min(total, MOST), desc="images", unit=" images", disable=None, leave=False) as bar:
-        return survey_images(source.samples(), total, read, seed=seed, progress=bar.update)
+    kept = [each for at, each in enumerate(source.samples()) if at < KEPT or at % every == 0]
+    return ImageReader(source.root, kept)
 
 
 def _split_notes(source: Source, split: Split, plan: Plan) -> Iterator[str]:
@@ -245,40 +236,37 @@ def _rate_of(
     pairs = [(each.text, image) for each in chosen if isinstance(image := read(each), bytes)]
     texts = recognizer.read(tqdm([image for _, image in pairs], released.value, disable=None, leave=False))
     as_read = turned if found.order == VISUAL else str
-    labels = [as_read(label).replace(" ", "") for label, _ in pairs]
-    right = [label == each.text.replace(" ", "") for label, each in zip(labels, texts, strict=True)]
-    return Rate(sum(right), len(right))
+    right = sum(
+        as_read(label).replace(" ", "") == each.text.replace(" ", "")
+        for (label, _), each in zip(pairs, texts, strict=True)
+    )
+    return Rate(right, len(pairs))
 
 
-def _look_at_labels(source: Source) -> tuple[TextReport, list[float], Counter[int], list[Finding]]:
+def _look_at_labels(
+    source: Source,
+) -> tuple[TextReport, Spread, Counter[int], tuple[Finding, ...]]:
     """Return what labels are like, ``lengths`` and ``frames`` of :class:`Facts`, and entries that give no sample."""
     survey = TextSurvey()
     skips = Tally()
-    lengths: Counter[int] = Counter()
     frames: Counter[int] = Counter()
     for entry in tqdm(source.read(), "labels", unit=" samples", disable=None, leave=False):
         if isinstance(entry, Sample):
             survey.add(entry)
             size = len(entry.text)
-            lengths[size] += 1
             frames[size] = max(frames[size], frames_needed(entry.text))
         else:
             skips.add(entry.reason, entry.place, entry.detail)
     texts = survey.report()
-    total = texts.samples + skips.counts.total()
-    skipped = [
-        skips.finding(
-            reason,
-            "note" if reason in ("illegible", "unknown_char") else "warning",
-            total,
-            f"texts are skipped: {reason}",
-            FIXES[reason],
-        )
-        for reason, _ in skips.counts.most_common()
-    ]
-    sizes = np.repeat(list(lengths), list(lengths.values()))
-    quantiles = np.percentile(sizes, (5, 50, 95, 99.5, 100), method="lower").tolist()
-    return texts, quantiles, frames, skipped
+    notes = ("illegible", "unknown_char")
+    skipped = skips.findings(
+        (
+            (reason, "note" if reason in notes else "warning", f"texts are skipped: {reason}", FIXES[reason])
+            for reason, _ in skips.counts.most_common()
+        ),
+        texts.samples + skips.counts.total(),
+    )
+    return texts, spread_of(survey.lengths.elements(), 5, 50, 95, 99.5, 100), frames, skipped
 
 
 def _unlabelled(source: Source) -> Iterator[Finding]:
@@ -286,10 +274,14 @@ def _unlabelled(source: Source) -> Iterator[Finding]:
     count, names = unlabelled(source)
     if count:
         total = len(source.images)
-        what = f"images without a text: {count:,} of {total:,}"
-        examples = tuple((name, "") for name in names)
         yield Finding(
-            "unlabelled", "note", count, count / total, examples, what, "Label them, or leave them out."
+            "unlabelled",
+            "note",
+            count,
+            count / total,
+            tuple((name, "") for name in names),
+            f"images without a text: {count:,} of {total:,}",
+            "Label them, or leave them out.",
         )
 
 

@@ -65,10 +65,11 @@ def _range(values: Sequence[float]) -> str:
 
 
 def _finding(finding: Finding) -> str:
-    # the details of skipped texts are in quotes already
-    quoted = (text if text.startswith(("'", '"')) else f"'{text}'" for _, text in finding.examples)
-    pairs = zip(finding.examples, quoted, strict=True)
-    examples = [f"{place}: {shown}" if text else place for (place, text), shown in pairs][:_SHOWN]
+    examples = [
+        # the details of skipped texts are in quotes already
+        f"{place}: {text}" if text.startswith(("'", '"')) else f"{place}: '{text}'" if text else place
+        for place, text in finding.examples[:_SHOWN]
+    ]
     return f"{finding.level}: {finding.message} ({', '.join(examples)}). Fix: {finding.fix}"
 
 
@@ -157,11 +158,10 @@ def next_commands(inspection: Inspection, files: Files) -> list[str]:
 def page_text(inspection: Inspection, files: Files, trial: Trial) -> str:
     """Return the HTML page; labels and names are escaped."""
     texts = inspection.texts
-    accuracy = trial.numbers.get("accuracy")
     figures = {
         "usable samples": plain(texts.samples),
         "characters": plain(len(texts.characters)),
-        "of val before you train": percent(accuracy),
+        "of val before you train": percent(trial.numbers.get("accuracy")),
     }
     cards = "".join(f"<div><b>{value}</b><span>{name}</span></div>" for name, value in figures.items())
     lines = [
@@ -198,9 +198,11 @@ def page_text(inspection: Inspection, files: Files, trial: Trial) -> str:
         head = ["weights", "characters that they know", "on this machine"]
         parts.append(_section("Official networks", head, covers))
     commands = "\n".join(next_commands(inspection, files))
-    parts.append(f"<h2>Next</h2><pre>{esc(commands)}</pre>")
-    subtitle = f"{inspection.source.format}, {texts.samples:,} samples"
-    return page(f"First look at {inspection.source.root}", subtitle, "".join(parts))
+    return page(
+        f"First look at {inspection.source.root}",
+        f"{inspection.source.format}, {texts.samples:,} samples",
+        "".join([*parts, f"<h2>Next</h2><pre>{esc(commands)}</pre>"]),
+    )
 
 
 def _section(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

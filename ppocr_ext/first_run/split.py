@@ -8,11 +8,11 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from ppocr_ext.errors import DataError
+from ppocr_ext.sources.names import stem
 from ppocr_ext.sources.samples import SPLITS, Sample
 
 OWN_SPLIT = "your split"
@@ -80,8 +80,7 @@ def split_samples(
     originals: dict[str, str] = {}
     for copy, original in (copies or {}).items():
         originals[copy] = originals.get(original, original)
-    table = _look(samples, originals, with_test=redo and test)
-    codes = table.own
+    codes, keys_of, owners_of, characters = _look(samples, originals, with_test=redo and test)
     if len(codes) < _FEWEST:
         raise DataError(
             f"Only {len(codes)} samples are usable, and at least {_FEWEST} are needed to train and to evaluate. "
@@ -89,7 +88,7 @@ def split_samples(
             code="too_few_samples",
         )
     if 0 in codes and (codes == 1).sum() >= _FEWEST_VAL and not redo:
-        return Split(codes, OWN_SPLIT, frozenset(table.characters[1] - table.characters[0]))
+        return Split(codes, OWN_SPLIT, frozenset(characters[1] - characters[0]))
     if redo or 0 not in codes:  # only an evaluation or a test part: nothing to train on
         codes[codes == 1] = 0
     if redo and test or 0 not in codes:
@@ -97,41 +96,34 @@ def split_samples(
     parts = (1, 2) if test and not (codes == 2).any() else (1,)
     same = []
     if originals:
-        first = dict(zip(table.keys["image"][::-1].tolist(), range(len(codes) - 1, -1, -1), strict=True))
+        first = dict(zip(keys_of["image"][::-1].tolist(), range(len(codes) - 1, -1, -1), strict=True))
         same = [(first[_key(copy)], first[_key(original)]) for copy, original in originals.items()]
     result, by, lacking = codes, "", set[str]()
-    for by, keys, pairs, most_unseen in _attempts(table, same):
+    for by, keys, pairs, most_unseen in _attempts(keys_of, same):
         result = codes.copy()
-        groups, owners = _joined(keys, table.owners[by], pairs)
-        generators = {code: np.random.default_rng([seed, code]) for code in parts}
-        taken = [_take(result, groups, code, rng, owners, most_unseen) for code, rng in generators.items()]
+        groups, owners = _joined(keys, owners_of[by], pairs)
+        taken = [_take(result, groups, code, seed, owners, most_unseen) for code in parts]
         lacking = taken[0] or set()
         if None not in taken:
             break
-    apart = sum(result[one] != result[other] for one, other in same)
     return Split(
-        result, by.replace("copy", "image"), frozenset(each for each in lacking if len(each) == 1), int(apart)
+        result,
+        by.replace("copy", "image"),
+        frozenset(each for each in lacking if len(each) == 1),
+        sum(bool(result[one] != result[other]) for one, other in same),
     )
 
 
-class _Table(NamedTuple):
-    """What a split follows from.
+def _look(
+    samples: Iterable[Sample], originals: Mapping[str, str], with_test: bool
+) -> tuple[np.ndarray, dict[str, np.ndarray], dict[str, _Owners], list[set[str]]]:
+    """Return what a split follows from; a test part that stays owns no characters.
 
-    Attributes:
-        own: int8 [samples]: the parts that the data say.
-        keys: kind -> uint32 [samples]: what a sample belongs to.
-        owners: kind -> classes of few groups: characters, and whole texts if there are few of them.
-        characters: of each part that the data say.
+    Returns:
+        The parts that the data say, int8 [samples]; what a sample belongs to, by kind, uint32 [samples]; classes of few
+        groups, by kind: characters, and whole texts if there are few of them; the characters of each part that the data
+        say.
     """
-
-    own: np.ndarray
-    keys: dict[str, np.ndarray]
-    owners: dict[str, _Owners]
-    characters: list[set[str]]
-
-
-def _look(samples: Iterable[Sample], originals: Mapping[str, str], with_test: bool) -> _Table:
-    """Return the table of the samples; a test part that stays owns no characters."""
     own = array("b")
     keys = {kind: array("I") for kind in _KINDS}
     owners: dict[str, _Owners] = {kind: {} for kind in _KINDS}
@@ -158,15 +150,14 @@ def _look(samples: Iterable[Sample], originals: Mapping[str, str], with_test: bo
     if len(texts) > min(_TEXTS, len(own) / _GROUPS):
         owners = {kind: {k: v for k, v in each.items() if k[0] != "\n"} for kind, each in owners.items()}
     arrays = {kind: np.array(each, np.uint32) for kind, each in keys.items()}
-    return _Table(np.array(own, np.int8), arrays, owners, characters)
+    return np.array(own, np.int8), arrays, owners, characters
 
 
 def _names(sample: Sample, originals: Mapping[str, str]) -> tuple[str, ...]:
     """Return what a sample belongs to, by kind."""
     folder, _, file = (sample.image.partition("#")[0] or sample.image).rpartition("/")
-    stem = file.rpartition(".")[0] or file
-    page = _OF_A_PAGE.match(stem)
-    name = f"{folder}/{(page[1] or page[2]) if page else stem}"
+    page = _OF_A_PAGE.match(stem(file))
+    name = f"{folder}/{(page[1] or page[2]) if page else stem(file)}"
     return sample.group or sample.image, name, folder, originals.get(sample.image, sample.image), sample.image
 
 
@@ -175,20 +166,22 @@ def _key(name: str) -> int:
     return zlib.crc32(name.encode("utf-8", "surrogateescape"))
 
 
-def _attempts(table: _Table, same: list[_Pair]) -> Iterator[tuple[str, np.ndarray, list[_Pair], float]]:
+def _attempts(
+    keys_of: Mapping[str, np.ndarray], same: list[_Pair]
+) -> Iterator[tuple[str, np.ndarray, list[_Pair], float]]:
     """Yield what to split by, the groups, the copies to join, and the share of val that may not train.
 
     Pages of one form have the same words, and images of one class may look alike: if these join too much, copies are
     not kept together. Names and folders are guesses. The last attempt is taken as it is.
     """
-    for kind, keys in table.keys.items():
+    for kind, keys in keys_of.items():
         if kind in ("copy", "image"):
             yield kind, keys, [], 0.0
         elif _are_groups(keys):
             yield kind, keys, same, _UNSEEN if kind == "page" else 0.0
             if same and kind == "page":
                 yield kind, keys, [], _UNSEEN
-    yield "copy", table.keys["copy"], [], 1.0
+    yield "copy", keys_of["copy"], [], 1.0
 
 
 def _are_groups(keys: np.ndarray) -> bool:
@@ -213,8 +206,7 @@ def _joined(
         if first != second:
             parent[first] = second
     found, places = np.unique(keys, return_inverse=True)
-    joined = np.array([root(key) for key in found.tolist()], keys.dtype)[places]
-    return joined, {
+    return np.array([root(key) for key in found.tolist()], keys.dtype)[places], {
         each: sum((Counter({root(key): count}) for key, count in groups.items()), Counter[int]())
         for each, groups in owners.items()
     }
@@ -224,7 +216,7 @@ def _take(
     codes: np.ndarray,
     groups: np.ndarray,
     code: int,
-    rng: np.random.Generator,
+    seed: int,
     owners: Mapping[str, Mapping[int, int]],
     most_unseen: float,
 ) -> set[str] | None:
@@ -251,7 +243,7 @@ def _take(
     left = before.copy()
     chosen: set[int] = set()
     total = 0
-    order = rng.permutation(found).tolist()
+    order = np.random.default_rng([seed, code]).permutation(found).tolist()
     for strict in (True, False):
         for key in order:
             if total >= size:

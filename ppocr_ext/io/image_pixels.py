@@ -30,7 +30,7 @@ Read = Callable[[int, int], bytes]  # (offset, bytes) → content; shorter at th
 TALL = 1.5  # height to width from which PaddleOCR's and RapidOCR's clients turn an image before they read it
 
 
-def is_tall(height: int, width: int) -> bool:
+def is_tall(height: float, width: float) -> bool:
     """Return whether clients turn an image of this size."""
     return height >= TALL * width
 

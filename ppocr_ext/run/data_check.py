@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from ppocr_ext.check.objective import LONG_WARM_UP, long_warm_up
 from ppocr_ext.config import Config
 from ppocr_ext.config.derive import model_paths
 from ppocr_ext.data.batches import samples_per_step
+from ppocr_ext.data.equal_images import compare_images
 from ppocr_ext.data.preflight import (
     OTHER_SIZE,
     UNSEEN_FIXES,
@@ -38,7 +40,6 @@ from ppocr_ext.io.atomic import write_text
 from ppocr_ext.issues import Issue, report_issues
 from ppocr_ext.messages import LOG, printable, shortened
 from ppocr_ext.run.frame_counts import FrameCounts
-from ppocr_ext.run.shared_images import SHOWN, data_warning, shared_image_warnings
 from ppocr_ext.text_direction import (
     LEFT_TO_RIGHT,
     LOGICAL,
@@ -47,6 +48,8 @@ from ppocr_ext.text_direction import (
     VISUAL,
     order_of,
 )
+
+Reports = dict[str, PreflightReport]  # "Train", "Eval" -> the report
 
 
 def second_label_kind(transforms: Any) -> Gtc | None:
@@ -84,7 +87,7 @@ def run_preflight(
     report: Callable[[str], None] = LOG.info,
     config_warnings: Sequence[Issue] = (),
     warn: Callable[[list[Issue]], None] | None = None,
-) -> dict[str, PreflightReport]:
+) -> Reports:
     """Check the data of each mode; return the reports by mode. Only label files and LMDBs are checked.
 
     Args:
@@ -114,8 +117,9 @@ def run_preflight(
         content = preflight_json(found, config_warnings)
         write_text(record, printable(json.dumps(content, indent=2, ensure_ascii=False)) + "\n")
     _refuse_unusable({names[mode]: checked for mode, checked in found.items()}, errors, limit, record)
-    report_or_raise = partial(report_issues, strict=limit.strict)
-    (warn or report_or_raise)([issue for checked in found.values() for issue in checked.warnings])
+    (warn or partial(report_issues, strict=limit.strict))(
+        [issue for checked in found.values() for issue in checked.warnings]
+    )
     return found
 
 
@@ -126,13 +130,13 @@ def _check_sections(
     names: Mapping[str, str],
     seconds: float | None,
     report: Callable[[str], None],
-) -> tuple[dict[str, PreflightReport], list[DataError]]:
+) -> tuple[Reports, list[DataError]]:
     """Check the data of each mode, and report usable data; return the reports by mode, and errors of unreadable data.
 
     Arguments are those of :func:`run_preflight`; ``names`` has the name of each mode's data in messages.
     """
     limit = unusable_limit_of(config)
-    found: dict[str, PreflightReport] = {}
+    found: Reports = {}
     errors = []
     for mode, count in frames.items():
         try:
@@ -171,9 +175,7 @@ def forgotten_characters(config: Config, charset: Charset, report: PreflightRepo
     )
 
 
-def preflight_json(
-    reports: Mapping[str, PreflightReport], config_warnings: Sequence[Issue] = ()
-) -> dict[str, Any]:
+def preflight_json(reports: Reports, config_warnings: Sequence[Issue] = ()) -> dict[str, Any]:
     """Return the content of ``preflight.json``: a report for each section, and a list of all warnings."""
     warnings = [*config_warnings, *(issue for report in reports.values() for issue in report.warnings)]
     return {
@@ -183,7 +185,7 @@ def preflight_json(
 
 
 def _refuse_unusable(
-    found: Mapping[str, PreflightReport],
+    found: Reports,
     errors: Sequence[DataError],
     limit: UnusableLimit,
     record: Path | None,
@@ -245,6 +247,8 @@ def _check_section(
     )
 
 
+_SHOWN = 40  # characters of a label in a message
+_Doubt = tuple[str, str, str, bool]  # code, key in the section, message, whether it is an error
 _WARM_UP = "Optimizer.lr.warmup_steps"
 _DEFAULT_STEPS = 5000  # default of warmup_steps in LinearWarmupCosine
 _MANY = 10  # samples of one text that may be a first try
@@ -256,6 +260,21 @@ _CUT_FIXES = {  # whether the delimiter is common in texts -> key to change, and
     True: ("dataset.delimiter", f"write {_TAB}"),
 }
 _FILTERING = ("RecMetric", "DistillationMetric")  # metrics that have `is_filter`
+_SHARED = {  # code -> config path, and what is wrong
+    "trained_samples": (
+        "Eval.dataset",
+        "have an image of Train: the accuracy says nothing about new images. Fix: evaluate on other samples.",
+    ),
+    "conflicting_labels": (
+        "",
+        "have the image of an earlier sample, but another label. Fix: correct the labels.",
+    ),
+    "repeated_samples": (
+        "",
+        "have image and label of a sample in another file: they count twice. Fix: name a label file once.",
+    ),
+}
+MOST_READ = 20_000  # samples whose images a run compares by content
 _FEW = 0.02  # share of odd images without a warning, since most data have some
 
 
@@ -268,34 +287,34 @@ def data_warnings(config: Config, mode: str, report: PreflightReport, section: s
         report: the report of preflight.
         section: name of the data of ``mode`` in messages.
     """
-    yield from _unseen(config, mode, report, section)
-    yield from _label_order(config, mode, report, section)
+    doubts = chain(_unseen(config, report), _label_order(report), _cut_labels(report))
+    for code, key, message, is_error in doubts:
+        issue = data_warning(config, code, f"{mode}.{key}", message, f"{section}.{key}")
+        yield replace(issue, level="error") if is_error else issue
     if (
         report.mapped and 2 * report.other_case[0] >= report.mapped
     ):  # else they are unusable, and the limit decides
-        path = "Global.character_dict_path"
-        yield data_warning(config, "other_case", path, f"{section}: {case_text(report)}. Fix: {CASE_FIX}")
-    yield from _cut_labels(config, mode, report, section)
+        message = f"{section}: {case_text(report)}. Fix: {CASE_FIX}"
+        yield data_warning(config, "other_case", "Global.character_dict_path", message)
     if mode == "Train" != section:  # a list beside it
         return
     if mode == "Train":
         if len(report.texts) == 1 < _MANY < report.usable:
-            key = "Train.dataset.data_dir" if report.is_lmdb else "Train.dataset.label_file_list"
-            what = f"all {report.usable:,} samples have the label {min(report.texts)[:SHOWN]!r}: nothing can be learned"
-            fix = "Fix: write the text of each image in the column after its path."
-            yield replace(data_warning(config, "one_text", key, f"{what}. {fix}"), level="error")
+            message = (
+                f"all {report.usable:,} samples have the label {min(report.texts)[:_SHOWN]!r}: nothing can be learned. "
+                "Fix: write the text of each image in the column after its path."
+            )
+            yield replace(data_warning(config, "one_text", f"Train.{report.key}", message), level="error")
         yield from _few_frames(config, report)
         yield from _long_warm_up(config, report)
     elif config.at("Metric.is_filter", None) and config.at("Metric.name", None) in _FILTERING:
         yield from _filtered_labels(config, report, section)
 
 
-def _unseen(config: Config, mode: str, report: PreflightReport, section: str) -> Iterator[Issue]:
-    """Yield a warning for each reason why images show no text."""
-    key = "dataset.data_dir" if report.is_lmdb else "dataset.label_file_list"
+def _unseen(config: Config, report: PreflightReport) -> Iterator[_Doubt]:
+    """Yield a doubt for each reason why images show no text; an error if most are of another shape."""
     for reason, count in Counter(sample.reason for sample in report.unseen).most_common():
-        is_turned = reason == "tall_image" and config.settings.turn_tall_images
-        if is_turned or count < _FEW * report.looked_at:
+        if reason == "tall_image" and config.settings.turn_tall_images or count < _FEW * report.looked_at:
             continue
         first = next(sample for sample in report.unseen if sample.reason == reason)
         what = "have another shape than their lines say" if reason == OTHER_SIZE else "cannot be read"
@@ -303,13 +322,11 @@ def _unseen(config: Config, mode: str, report: PreflightReport, section: str) ->
             f"{count:,} of {report.looked_at:,} images that were looked at {what} "
             f"({report.place(first.file, first.line)}: {first.detail}). Fix: {UNSEEN_FIXES[reason]}"
         )
-        issue = data_warning(config, reason, f"{mode}.{key}", message, f"{section}.{key}")
-        wrong_columns = reason == OTHER_SIZE and 2 * count > report.looked_at
-        yield replace(issue, level="error") if wrong_columns else issue
+        yield reason, report.key, message, reason == OTHER_SIZE and 2 * count > report.looked_at
 
 
-def _cut_labels(config: Config, mode: str, report: PreflightReport, section: str) -> Iterator[Issue]:
-    """Yield an issue if labels are quoted or cut at a delimiter; an error if the delimiter is common in texts."""
+def _cut_labels(report: PreflightReport) -> Iterator[_Doubt]:
+    """Yield a doubt if labels are quoted or cut at a delimiter; an error if the delimiter is common in texts."""
     is_text = report.delimiter.strip(" ") in ("", ",")
     key, fix = _CUT_FIXES[is_text]
     # Files with equal columns of numbers on each line, such as scores or widths, are fine.
@@ -320,12 +337,11 @@ def _cut_labels(config: Config, mode: str, report: PreflightReport, section: str
     ):
         if count := sum(file.further.counts[code] for file in files):
             message = f"{count:,} of {report.usable:,} labels {text}.{_examples(report, files, code)}"
-            issue = data_warning(config, code, f"{mode}.{key}", message, f"{section}.{key}")
-            yield replace(issue, level="error") if is_text else issue
+            yield code, key, message, is_text
 
 
-def _label_order(config: Config, mode: str, report: PreflightReport, section: str) -> Iterator[Issue]:
-    """Yield a warning if words are stored in another order than ``Global.text_direction`` says."""
+def _label_order(report: PreflightReport) -> Iterator[_Doubt]:
+    """Yield a doubt if words are stored in another order than ``Global.text_direction`` says."""
     order = order_of(report.orders)
     direction = report.rules.charset.direction if report.rules.charset else LEFT_TO_RIGHT
     if order in ("", LOGICAL if direction == RIGHT_TO_LEFT else VISUAL):
@@ -336,16 +352,15 @@ def _label_order(config: Config, mode: str, report: PreflightReport, section: st
         f"{report.orders[order]:,} of {report.orders.total():,} words that show it are stored {stored}, but "
         f"Global.text_direction is {direction}: a network does not learn them. Fix: -o Global.text_direction={fix}"
     )
-    key = "dataset.data_dir" if report.is_lmdb else "dataset.label_file_list"
-    yield data_warning(config, "label_order", f"{mode}.{key}", message, f"{section}.{key}")
+    yield "label_order", report.key, message, False
 
 
 def _examples(report: PreflightReport, files: Sequence[FileReport], code: str) -> str:
     """Return examples of lines with the issue ``code``: the label, and the text that is cut off."""
     left_out = " without {!r}; the whole rest of the line is {!r}".format
     shown = [
-        f"\n  {report.place(file.path, number)}: the label is {label[:SHOWN]!r}"
-        + (left_out(rest[:SHOWN], f"{label}{report.delimiter}{rest}"[:SHOWN]) if rest else "")
+        f"\n  {report.place(file.path, number)}: the label is {label[:_SHOWN]!r}"
+        + (left_out(rest[:_SHOWN], f"{label}{report.delimiter}{rest}"[:_SHOWN]) if rest else "")
         for file in files
         for kind, number, label, rest in file.further.examples
         if kind == code
@@ -361,11 +376,13 @@ def _few_frames(config: Config, report: PreflightReport) -> Iterator[Issue]:
         fix = " or ".join(f"`{key}: width` and wider images" for key in limit.fixed_by)
     else:
         fix = f"images {math.ceil(10 * FRAMES_A_CHARACTER * report.longest_usable / limit.frames) / 10:g} times as wide"
-    message = (
+    yield data_warning(
+        config,
+        "few_frames",
+        limit.key,
         f"CTC has {limit.frames} frames for labels of up to {report.longest_usable} characters, fewer than twice as "
-        f"many: it may learn slowly, or only blanks. Fix: {fix}, or shorter labels."
+        f"many: it may learn slowly, or only blanks. Fix: {fix}, or shorter labels.",
     )
-    yield data_warning(config, "few_frames", limit.key, message)
 
 
 def _filtered_labels(config: Config, report: PreflightReport, section: str) -> Iterator[Issue]:
@@ -390,3 +407,33 @@ def _long_warm_up(config: Config, report: PreflightReport) -> Iterator[Issue]:
     warm_up = _DEFAULT_STEPS if warm_up is None else warm_up
     if isinstance(warm_up, int) and warm_up >= LONG_WARM_UP * steps:
         yield data_warning(config, "long_warm_up", _WARM_UP, long_warm_up(f"{warm_up:,} steps", f"{steps:,}"))
+
+
+def data_warning(config: Config, code: str, path: str, message: str, shown: str = "") -> Issue:
+    """Return a warning about the value at ``path``, under the name ``shown`` if that is given."""
+    where = config.where(path) if path and config.node(path) is not None else ""
+    return Issue(code, "warning", shown or path, where, message)
+
+
+def shared_image_warnings(config: Config, found: Reports, report: Callable[[str], None]) -> Iterator[Issue]:
+    """Yield a warning for each kind of samples that share an image with another sample.
+
+    Args:
+        config: resolved.
+        found: reports on ``Train``, and on ``Eval`` if that is checked.
+        report: called with a note if the contents of the images are not compared.
+    """
+    reports = [found[mode] for mode in ("Train", "Eval") if mode in found]
+    total = sum(each.usable for each in reports)
+    by_content = total <= MOST_READ and not any(each.stopped for each in reports)
+    if not by_content:
+        report(
+            f"images are compared by path; by content only if all of at most {MOST_READ:,} samples are checked"
+        )
+    for code, (count, examples) in compare_images(reports, by_content).items():
+        path, text = _SHARED[code]
+        usable = found["Eval"].usable if path else total
+        message = f"{count:,} of {usable:,} samples ({100 * count / usable:.3g} %) {text}"
+        for (first, image, label), (place, own, other) in examples:
+            message += f"\n  {place}: {own} {other[:_SHOWN]!r}; {first}: {image} {label[:_SHOWN]!r}"
+        yield data_warning(config, code, path, message)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -13,10 +13,11 @@ from typing import Any
 
 from ppocr_ext.data.label_file import BOXES
 from ppocr_ext.data.lmdb_sets import DATA_FILE, open_set
+from ppocr_ext.data.preflight_report import ILLEGIBLE
 from ppocr_ext.limits import MAX_RECORD_BYTES
 from ppocr_ext.sources.listing import Listing, reading
 from ppocr_ext.sources.names import IMAGE_ENDINGS, LIST_ENDINGS, ending, split_named
-from ppocr_ext.sources.samples import ILLEGIBLE, Row, Skipped
+from ppocr_ext.sources.samples import Fields, Row, Rows, Skipped
 
 _IMAGE_KEYS = ("image", "image_path", "img_path", "file_name", "filename", "path", "file", "img")
 TEXT_KEYS = ("text", "transcription", "words", "plate_text", "label", "identity")
@@ -45,6 +46,8 @@ _BESIDE = {
     ),
 }
 
+FileGroups = list[tuple[str, ...]]  # label files, of which each group is read alone
+
 
 @dataclass(frozen=True)
 class Format:
@@ -58,8 +61,8 @@ class Format:
     """
 
     description: str
-    find: Callable[[Listing], list[tuple[str, ...]]]
-    read: Callable[[Listing, str], Iterator[Row | Skipped]]
+    find: Callable[[Listing], FileGroups]
+    read: Callable[[Listing, str], Rows]
 
 
 def numbered_lines(listing: Listing, file: str) -> Iterator[tuple[str, str]]:
@@ -87,12 +90,12 @@ def parse_json(text: str) -> Any:
     return None
 
 
-def objects(value: object) -> list[dict[str, Any]]:
+def objects(value: object) -> list[Fields]:
     """Return the objects in a JSON array; none if it is anything else."""
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
-def row(record: Mapping[str, Any], place: str, image: object = None) -> Row | Skipped:
+def row(record: Fields, place: str, image: object = None) -> Row | Skipped:
     """Return what an object or a row of a table says about an image or, with a box, about a part of a page.
 
     Args:
@@ -119,7 +122,7 @@ def row(record: Mapping[str, Any], place: str, image: object = None) -> Row | Sk
     )
 
 
-def first_of(record: Mapping[str, Any], keys: Iterable[str]) -> Any:
+def first_of(record: Fields, keys: Iterable[str]) -> Any:
     """Return the value of the first of ``keys`` that ``record`` has; None if it has none."""
     return next((record[key] for key in keys if key in record), None)
 
@@ -135,18 +138,15 @@ def has_lines(listing: Listing, file: str, pattern: str) -> bool:
     )
 
 
-def find_lists(listing: Listing, pattern: str) -> list[tuple[str, ...]]:
+def find_lists(listing: Listing, pattern: str) -> FileGroups:
     """Return the files in which most lines match ``pattern``."""
     return [(file,) for file in listing.lists if has_lines(listing, file, pattern)]
 
 
-def _read_lines(
-    pattern: str, clean: Callable[[str], str], listing: Listing, file: str
-) -> Iterator[Row | Skipped]:
+def _read_lines(pattern: str, clean: Callable[[str], str], listing: Listing, file: str) -> Rows:
     """Read lines by the groups ``image`` (else it is the image beside the file), ``text`` and ``points``."""
-    match_line = re.compile(pattern, re.DOTALL).fullmatch
     for place, line in numbered_lines(listing, file):
-        match = match_line(line)
+        match = re.fullmatch(pattern, line, re.DOTALL)
         if match is None:
             yield Skipped("bad_line", place, repr(line[:60]))
         else:
@@ -192,13 +192,12 @@ def _is_table(listing: Listing, file: str) -> bool:
     return _has_texts(dict.fromkeys(_header(listing, file)[1]))
 
 
-def _has_texts(record: Mapping[str, Any]) -> bool:
+def _has_texts(record: Fields) -> bool:
     """Return whether a record is of a whole image, with its text."""
-    missing = map(record.keys().isdisjoint, (_IMAGE_KEYS, TEXT_KEYS, BOX_KEYS))
-    return [*missing] == [False, False, True]
+    return [*map(record.keys().isdisjoint, (_IMAGE_KEYS, TEXT_KEYS, BOX_KEYS))] == [False, False, True]
 
 
-def table_records(listing: Listing, file: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def table_records(listing: Listing, file: str) -> Iterator[tuple[str, Fields]]:
     """Yield place and cells by column name of each row of a table; a row of more columns has the key None.
 
     Raises:
@@ -216,7 +215,7 @@ def table_records(listing: Listing, file: str) -> Iterator[tuple[str, dict[str, 
             yield f"{file}:{reader.line_num}", record
 
 
-def _next_record(reader: csv.DictReader[str]) -> dict[str, Any] | None:
+def _next_record(reader: csv.DictReader[str]) -> Fields | None:
     """Return the next row, None at the end; the limit of a cell is one of the process, and too low for a page."""
     before = csv.field_size_limit(MAX_RECORD_BYTES)
     try:
@@ -225,7 +224,7 @@ def _next_record(reader: csv.DictReader[str]) -> dict[str, Any] | None:
         csv.field_size_limit(before)
 
 
-def _read_table(listing: Listing, file: str) -> Iterator[Row | Skipped]:
+def _read_table(listing: Listing, file: str) -> Rows:
     for place, record in table_records(listing, file):
         yield (
             Skipped("bad_line", place, "too many columns: a text with a comma needs quotes")
@@ -244,16 +243,16 @@ def lack(listing: Listing, file: str) -> str:
     return f", and {what}" if len(keys) > 1 and (len(needs) < 2 or re.search(_IMAGE, head)) else ""
 
 
-def _first_object(text: str) -> dict[str, Any]:
+def _first_object(text: str) -> Fields:
     """Return the first object in a JSON text, its keys in lower case; empty if there is none."""
     return _lower(parse_json("{" + text.partition("{")[2]) or {})
 
 
-def _lower(record: Mapping[str, Any]) -> dict[str, Any]:
+def _lower(record: Fields) -> Fields:
     return {key.casefold(): value for key, value in record.items()}
 
 
-def _find_json(listing: Listing, start: str) -> list[tuple[str, ...]]:
+def _find_json(listing: Listing, start: str) -> FileGroups:
     """Return the files of objects with an image and its text; ``start``: of an array, or of the first object."""
     heads = ((file, listing.head(file).lstrip()) for file in listing.with_ending("json", *LIST_ENDINGS))
     return [
@@ -263,12 +262,12 @@ def _find_json(listing: Listing, start: str) -> list[tuple[str, ...]]:
     ]
 
 
-def _read_json_lines(listing: Listing, file: str) -> Iterator[Row | Skipped]:
+def _read_json_lines(listing: Listing, file: str) -> Rows:
     for place, line in numbered_lines(listing, file):
         yield row(_first_object(line), place)
 
 
-def _read_json(listing: Listing, file: str) -> Iterator[Row | Skipped]:
+def _read_json(listing: Listing, file: str) -> Rows:
     content = load_json(listing, file)
     if isinstance(content, dict):  # docTR's texts by image
         content = [{"image": name, "text": text} for name, text in content.items()]
@@ -287,9 +286,9 @@ def _kind_beside(listing: Listing, files: Sequence[str]) -> str:
     return next(kinds, "text_files" if ending(files[0]) in ("txt", "gt") else "")
 
 
-def _find_beside(listing: Listing, kind: str) -> list[tuple[str, ...]]:
+def _find_beside(listing: Listing, kind: str) -> FileGroups:
     """Return the text files named as images, by ending, that hold ``kind``."""
-    groups = [listing.beside(each) for each in ("txt", "csv", "gt", "tsv")]
+    groups = map(listing.beside, ("txt", "csv", "gt", "tsv"))
     return [files for files in groups if files and _kind_beside(listing, files) == kind]
 
 
@@ -298,8 +297,7 @@ def _read_lmdb(listing: Listing, file: str) -> Iterator[Row]:
     data = open_set(listing.root / folder)
     for number in range(1, data.count + 1):
         name = f"{folder or '.'}#{number}"
-        text = bytes(data.label(number) or b"").decode("utf-8", "replace")
-        yield Row(name, text, name, stored=True)
+        yield Row(name, bytes(data.label(number) or b"").decode("utf-8", "replace"), name, stored=True)
 
 
 LINE_FORMATS = {
@@ -353,14 +351,11 @@ LINE_FORMATS = {
         lambda listing: [(file,) for file in listing.labels if file.split("/")[-1] == DATA_FILE],
         _read_lmdb,
     ),
-    "icdar_boxes": Format(
-        'ICDAR 2013: lines `x1, y1, x2, y2, "text"`; RCTW: lines `x1,…,y4,0,"text"`',
-        partial(_find_beside, kind="icdar_boxes"),
-        partial(_read_lines, _BESIDE["icdar_boxes"], str),
-    ),
-    "icdar_polygons": Format(
-        "ICDAR: lines `x1,y1,x2,y2,x3,y3,x4,y4,text` in gt_NAME.txt or NAME.txt",
-        partial(_find_beside, kind="icdar_polygons"),
-        partial(_read_lines, _BESIDE["icdar_polygons"], str),
-    ),
+    **{
+        kind: Format(text, partial(_find_beside, kind=kind), partial(_read_lines, _BESIDE[kind], str))
+        for kind, text in (
+            ("icdar_boxes", 'ICDAR 2013: lines `x1, y1, x2, y2, "text"`; RCTW: lines `x1,…,y4,0,"text"`'),
+            ("icdar_polygons", "ICDAR: lines `x1,y1,x2,y2,x3,y3,x4,y4,text` in gt_NAME.txt or NAME.txt"),
+        )
+    },
 }

@@ -120,8 +120,8 @@ class Listing:
 
     def with_ending(self, *endings: str) -> list[str]:
         """Return the first label files with one of these endings, those that belong to one image last."""
-        files = [file for file in self.labels if ending(file) in endings]
-        return sorted(files, key=lambda file: file in self.image_beside)[: self.most]
+        files = (file for file in self.labels if ending(file) in endings)
+        return sorted(files, key=self.image_beside.__contains__)[: self.most]
 
     @cached_property
     def lists(self) -> list[str]:
@@ -422,8 +422,7 @@ def _encoding(blocks: Callable[[], Iterator[bytes]]) -> str:
     high = sum(len(block.translate(None, bytes(range(128)))) for block in blocks())
     if not broken or 2 * broken < high:  # a few broken lines are reported one by one
         return "utf-8-sig"
-    alone = sum(len(_ALONE.findall(block)) for block in blocks())
-    if 2 * alone <= high:
+    if 2 * sum(len(_ALONE.findall(block)) for block in blocks()) <= high:
         with suppress(UnicodeDecodeError):
             rare = sum(len(_RARE.findall(text)) for text in codecs.iterdecode(blocks(), "gb18030"))
             return "gb18030" if 3 * rare <= high else _UNKNOWN  # Big5 and Shift-JIS can be decoded, too

@@ -5,16 +5,17 @@ from __future__ import annotations
 import cmath
 import math
 import re
-from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import chain
 from typing import Any
 from urllib.parse import unquote
 from xml.etree import ElementTree
 
+from ppocr_ext.io.image_pixels import is_tall
 from ppocr_ext.sources.line_formats import (
     PAGE,
     TEXT_KEYS,
+    FileGroups,
     Format,
     find_lists,
     first_of,
@@ -27,15 +28,14 @@ from ppocr_ext.sources.line_formats import (
 )
 from ppocr_ext.sources.listing import Listing, reading
 from ppocr_ext.sources.names import IMAGE_ENDINGS, ending
-from ppocr_ext.sources.samples import Box, Row, Skipped
+from ppocr_ext.sources.samples import Box, Fields, Rows, Skipped
 
 _LABEL_STUDIO = r'\s*\[\s*\{.*"(annotations|original_width)"|[^\n]*\bannotation_id\b.*original_width'
 _COCO = r'\s*\{\s*"(info|licenses|images|annotations|categories|type)"'
 _LARGEST = 1e12  # square pixels of a box: no page has as many
-_UPRIGHT = 1.5  # times as high as wide: the text is vertical, or the page was turned
 
 
-def corners(box: Mapping[str, Any]) -> tuple[Box, bool]:
+def corners(box: Fields) -> tuple[Box, bool]:
     """Return the four corners of a box in pixels, clockwise, and whether another one than the first is at the top left.
 
     The four points of a polygon may begin at any corner: a line of text is wider than high and not upside down, so its
@@ -68,10 +68,10 @@ def _top_left(box: Box) -> int:
     axes = [b + c - a - d, c + d - a - b]  # where the text leads, if it begins at the first, second, … corner
     axes += [-axis for axis in axes]
     start = max(range(4), key=lambda at: axes[at].real / abs(axes[at]))
-    return start if abs(axes[start - 1]) < _UPRIGHT * abs(axes[start]) else 0
+    return start if not is_tall(abs(axes[start - 1]), abs(axes[start])) else 0
 
 
-def _points(box: Mapping[str, Any]) -> list[tuple[float, float]]:
+def _points(box: Fields) -> list[tuple[float, float]]:
     x, y = (float(box.get(key) or 100) / 100 for key in ("original_width", "original_height"))
     if "points" in box:
         points = box["points"]
@@ -97,7 +97,7 @@ def _rectangle(
     turn = cmath.rect(1, math.radians(degrees))
     center = pivot * complex(width, height)
     sides = (0, width, complex(width, height), complex(0, height))
-    points = [complex(left, top) + center + (side - center) * turn for side in sides]
+    points = (complex(left, top) + center + (side - center) * turn for side in sides)
     return [(point.real, point.imag) for point in points]
 
 
@@ -126,14 +126,14 @@ def crop(page: Any, box: Box, *, may_turn: bool = True) -> tuple[Any, bool]:
         raise ValueError(
             f"has a box of {width} × {height} pixels on a page of {page.shape[1]} × {page.shape[0]}"
         )
-    target = np.array([(0, 0), (width, 0), (width, height), (0, height)], np.float32)
+    target = np.array(_rectangle(0, 0, width, height), np.float32)
     matrix = cv2.getPerspectiveTransform(source, target)
     pixels = cv2.warpPerspective(page, matrix, (width, height), None, cv2.INTER_CUBIC, cv2.BORDER_REPLICATE)
-    turned = may_turn and height >= _UPRIGHT * width
+    turned = may_turn and is_tall(height, width)
     return (np.ascontiguousarray(np.rot90(pixels)) if turned else pixels), turned
 
 
-def _read_pages(listing: Listing, file: str) -> Iterator[Row | Skipped]:
+def _read_pages(listing: Listing, file: str) -> Rows:
     for place, line in numbered_lines(listing, file):
         image, _, content = line.partition("\t")
         boxes = parse_json(content)
@@ -143,7 +143,7 @@ def _read_pages(listing: Listing, file: str) -> Iterator[Row | Skipped]:
             yield row({"points": (), **box}, place, image)
 
 
-def _read_label_studio(listing: Listing, file: str) -> Iterator[Row | Skipped]:
+def _read_label_studio(listing: Listing, file: str) -> Rows:
     is_json = ending(file) == "json"
     tasks = enumerate(objects(load_json(listing, file)), 1) if is_json else table_records(listing, file)
     for number, task in tasks:
@@ -158,7 +158,7 @@ def _read_label_studio(listing: Listing, file: str) -> Iterator[Row | Skipped]:
             yield row(region, place, image)
 
 
-def _results(task: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _results(task: Fields) -> list[Fields]:
     """Return the texts of the first annotation that counts, each with its box."""
     annotations = [each for each in objects(task["annotations"]) if not each.get("was_cancelled")]
     results = objects(annotations[0].get("result")) if annotations else []
@@ -167,15 +167,15 @@ def _results(task: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _pairs(task: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+def _pairs(task: Fields) -> list[Fields] | None:
     """Return the texts and boxes that Label Studio's smaller exports keep in two lists, in a table as JSON.
 
     None if there are not as many texts as boxes.
     """
-    lists = {
-        key: parse_json(value) for key, value in task.items() if isinstance(value, str) and value[:1] == "["
+    values = {
+        key: parse_json(value) if isinstance(value, str) and value[:1] == "[" else value
+        for key, value in task.items()
     }
-    values = {**task, **lists}
     texts = first_of(values, TEXT_KEYS)
     texts = texts if isinstance(texts, list) else [texts]
     every = [each for each in map(objects, values.values()) if each]
@@ -185,7 +185,7 @@ def _pairs(task: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     return [{**box, "text": text} for box, text in zip(boxes, texts, strict=True)]
 
 
-def _read_cvat(listing: Listing, file: str) -> Iterator[Row | Skipped]:
+def _read_cvat(listing: Listing, file: str) -> Rows:
     text = listing.text(file)
     with reading(file):
         if re.search("<!(DOCTYPE|ENTITY)", text):
@@ -195,11 +195,11 @@ def _read_cvat(listing: Listing, file: str) -> Iterator[Row | Skipped]:
         name = image.get("name", "?")
         for number, shape in enumerate(image, start=1):
             texts = {each.get("name", "").casefold(): each.text for each in shape.findall("attribute")}
-            content = first_of(texts, (*TEXT_KEYS, *texts))
-            yield row({**shape.attrib, "text": content}, f"{file}: {name}#{number}", name)
+            record = {**shape.attrib, "text": first_of(texts, (*TEXT_KEYS, *texts))}
+            yield row(record, f"{file}: {name}#{number}", name)
 
 
-def _read_coco(listing: Listing, file: str) -> Iterator[Row | Skipped]:
+def _read_coco(listing: Listing, file: str) -> Rows:
     for content in objects([load_json(listing, file)]):
         # str: numbers could be chosen so that all have one hash
         names = {str(each.get("id")): each.get("file_name") for each in objects(content.get("images"))}
@@ -207,28 +207,29 @@ def _read_coco(listing: Listing, file: str) -> Iterator[Row | Skipped]:
             yield row(record, f"{file}#{number}", names.get(str(record.get("image_id")), "?"))
 
 
-def _labelme_shapes(listing: Listing, file: str) -> list[dict[str, Any]]:
-    """Return the shapes in a file, without what else a tool has kept there, such as the image."""
-    shapes = (
-        shape for content in objects([load_json(listing, file)]) for shape in objects(content.get("shapes"))
-    )
-    return [{key: shape.get(key) for key in ("points", "description", "label")} for shape in shapes]
-
-
-def _labelme(listing: Listing) -> tuple[str, dict[str, list[dict[str, Any]]]]:
+def _labelme(listing: Listing) -> tuple[str, dict[str, list[Fields]]]:
     """Return the key of the texts in a folder, and the shapes in each file.
 
     Descriptions are remarks if most shapes have none and labels differ.
     """
-    every = {file: _labelme_shapes(listing, file) for file in listing.beside("json")}
+    every = {
+        file: [
+            {
+                key: shape.get(key) for key in ("points", "description", "label")
+            }  # not the image, which may be there too
+            for content in objects([load_json(listing, file)])
+            for shape in objects(content.get("shapes"))
+        ]
+        for file in listing.beside("json")
+    }
     shapes = list(chain(*every.values()))
     described = sum(bool(shape.get("description")) for shape in shapes)
-    labels = {str(shape.get("label")) for shape in shapes}
-    is_text = described and (2 * described >= len(shapes) or len(labels) == 1)
+    is_one = len({str(shape.get("label")) for shape in shapes}) == 1
+    is_text = described and (2 * described >= len(shapes) or is_one)
     return "description" if is_text else "label", every
 
 
-def _read_labelme(listing: Listing, file: str) -> Iterator[Row | Skipped]:
+def _read_labelme(listing: Listing, file: str) -> Rows:
     if "labelme" not in listing.choices:
         listing.choices["labelme"] = _labelme(listing)
     key, shapes = listing.choices["labelme"]
@@ -237,13 +238,13 @@ def _read_labelme(listing: Listing, file: str) -> Iterator[Row | Skipped]:
         yield row(record, f"{file}#{number}", listing.image_beside[file])
 
 
-def _heads(listing: Listing, pattern: str, *endings: str) -> list[tuple[str, ...]]:
+def _heads(listing: Listing, pattern: str, *endings: str) -> FileGroups:
     """Return the files whose beginning matches ``pattern``."""
-    match = re.compile(pattern, re.DOTALL).match
-    return [(file,) for file in listing.with_ending(*endings) if match(listing.head(file))]
+    files = listing.with_ending(*endings)
+    return [(file,) for file in files if re.match(pattern, listing.head(file), re.DOTALL)]
 
 
-def _find_labelme(listing: Listing) -> list[tuple[str, ...]]:
+def _find_labelme(listing: Listing) -> FileGroups:
     files = listing.beside("json")
     return [files] if any('"shapes"' in listing.head(file) for file in files[:20]) else []
 

@@ -18,7 +18,7 @@ from ppocr_ext.sources.line_formats import LINE_FORMATS, Format, lack
 from ppocr_ext.sources.listing import Listing, finder
 from ppocr_ext.sources.names import LIST_ENDINGS, ending, page_of_crop, stem
 from ppocr_ext.sources.page_formats import PAGE_FORMATS, corners
-from ppocr_ext.sources.samples import BLOCK, FIXES, Records, Row, Sample, Skipped, Source
+from ppocr_ext.sources.samples import BLOCK, FIXES, Entries, Records, Row, Rows, Sample, Skipped, Source
 
 FORMATS: dict[str, Format] = {**LINE_FORMATS, **PAGE_FORMATS}
 _STREAMS = 100  # label files that stay open until it is known whether they are read
@@ -68,7 +68,6 @@ class _Reading(NamedTuple):
         files: their paths.
         records: all that they say.
         samples: the first samples among these.
-        skipped: what stands between the first samples.
         doubts: how many images may be wrong so far, by the sentence that says it.
     """
 
@@ -76,7 +75,6 @@ class _Reading(NamedTuple):
     files: tuple[str, ...]
     records: Records
     samples: list[Sample]
-    skipped: list[Skipped]
     doubts: Counter[str]
 
     def __str__(self) -> str:
@@ -133,8 +131,8 @@ def recognise(
     if any(reading.doubts.total() for reading in readings):
         deque(records, maxlen=0)  # to the end
     notes += _remarks(listing, files, sum((reading.doubts for reading in selection), Counter()))
-    form = selection[0].format
-    return Source(form, listing.root, files, tuple(listing.images), tuple(notes), lambda: iter(records))
+    images = tuple(listing.images)
+    return Source(selection[0].format, listing.root, files, images, tuple(notes), lambda: iter(records))
 
 
 def _remarks(listing: Listing, files: Sequence[str], doubts: Mapping[str, int]) -> list[str]:
@@ -167,8 +165,7 @@ def _readings(listing: Listing, formats: Mapping[str, Format]) -> Iterator[_Read
         samples = [entry for entry in first if isinstance(entry, Sample)] or list(islice(later, 1))
         if number >= _STREAMS:
             deque(records, maxlen=0)  # to the end, which closes the file
-        skipped = [entry for entry in first if isinstance(entry, Skipped)]
-        yield _Reading(name, files, records, samples, skipped, doubts)
+        yield _Reading(name, files, records, samples, doubts)
 
 
 def unlabelled(source: Source) -> tuple[int, tuple[str, ...]]:
@@ -191,7 +188,7 @@ def _file_names(pattern: str) -> Format:
         ) from error
     group = "text" if "text" in expression.groupindex else min(expression.groups, 1)
 
-    def read(listing: Listing, _: str) -> Iterator[Row | Skipped]:
+    def read(listing: Listing, _: str) -> Rows:
         for image in listing.images:
             match = expression.search(stem(image))
             yield (
@@ -203,9 +200,7 @@ def _file_names(pattern: str) -> Format:
     return Format("names of images", lambda _: [("",)], read)
 
 
-def _entries(
-    listing: Listing, format: Format, files: Sequence[str], doubts: Counter[str]
-) -> Iterator[Sample | Skipped]:
+def _entries(listing: Listing, format: Format, files: Sequence[str], doubts: Counter[str]) -> Entries:
     """Yield what label files say.
 
     Args:
@@ -223,7 +218,7 @@ def _entries(
             yield row if isinstance(row, Skipped) else _entry(listing, row, find, split, doubts)
 
 
-def _distinct(readings: Sequence[_Reading]) -> Iterator[Sample | Skipped]:
+def _distinct(readings: Sequence[_Reading]) -> Entries:
     """Yield what label files say, an image with its text only once in each split."""
     seen: set[int] = set()
     for entry in chain.from_iterable(reading.records for reading in readings):
@@ -346,11 +341,12 @@ def _ambiguous(listing: Listing, one: _Reading, other: _Reading) -> DataError:
 
 
 def _why_unread(reading: _Reading) -> str:
-    reasons = Counter(skipped.reason for skipped in reading.skipped)
+    skipped = [entry for entry in islice(reading.records, BLOCK) if isinstance(entry, Skipped)]
+    reasons = Counter(each.reason for each in skipped)
     counts = [f"{count} {reason}" for reason, count in reasons.items()] or ["no texts"]
     return (
         f"{reading} is not read: its first texts give no sample: "
-        f"{', '.join([*counts, *(skipped.detail for skipped in reading.skipped[:3])])}. "
+        f"{', '.join([*counts, *(each.detail for each in skipped[:3])])}. "
         + "".join(FIXES[reason] for reason, _ in reasons.most_common(1))
     )
 
@@ -423,10 +419,12 @@ def _unsupported(looks: Sequence[tuple[str, str]]) -> str | None:
     Args:
         looks: a file, with its path or with its beginning.
     """
-    found = (
-        f"{file}: {what} is not read. Fix: {fix}."
-        for pattern, (what, fix) in _UNSUPPORTED.items()
-        for file, look in looks
-        if re.search(pattern, look, re.IGNORECASE)
+    return next(
+        (
+            f"{file}: {what} is not read. Fix: {fix}."
+            for pattern, (what, fix) in _UNSUPPORTED.items()
+            for file, look in looks
+            if re.search(pattern, look, re.IGNORECASE)
+        ),
+        None,
     )
-    return next(found, None)

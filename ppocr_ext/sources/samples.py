@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import marshal
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 Corner = tuple[float, float]  # x, y in pixels of the page
 Box = tuple[Corner, Corner, Corner, Corner]
 SPLITS = ("train", "val", "test")
-ILLEGIBLE = "###"  # PaddleOCR's and ICDAR's text of a box that nobody can read
+
+Fields = dict[str, Any]  # an object of JSON, or a row of a table by its columns
 
 
 class Row(NamedTuple):
@@ -32,7 +33,7 @@ class Row(NamedTuple):
     text: str
     place: str
     split: str = ""
-    box: Mapping[str, Any] | None = None
+    box: Fields | None = None
     stored: bool = False
 
 
@@ -72,6 +73,8 @@ class Skipped(NamedTuple):
     image: str = ""
 
 
+Rows = Iterator[Row | Skipped]
+Entries = Iterator[Sample | Skipped]
 FIXES: dict[str, str] = {  # reason -> what to do about it
     "missing_image": "Paths are relative to the label file, its parent or the data folder; no link may lead out of it.",
     "no_text": "Write the text of these images, or remove them.",
@@ -102,7 +105,7 @@ class Records:
         self._entries = iter(entries)
         self._blocks: list[bytes] = []
 
-    def __iter__(self) -> Iterator[Sample | Skipped]:
+    def __iter__(self) -> Entries:
         number = 0
         while number < len(self._blocks) or self._read_block():
             for values in marshal.loads(zlib.decompress(self._blocks[number])):
@@ -135,7 +138,7 @@ class Source:
     files: tuple[str, ...]
     images: tuple[str, ...]
     notes: tuple[str, ...]
-    read: Callable[[], Iterator[Sample | Skipped]]
+    read: Callable[[], Entries]
 
     def samples(self) -> Iterator[Sample]:
         """Yield the entries that are samples, in their order."""
@@ -144,7 +147,7 @@ class Source:
     def without(self, reason: str, is_bad: Callable[[Sample], bool]) -> Source:
         """Return the source that skips some samples for a reason, a key of ``FIXES``."""
 
-        def read() -> Iterator[Sample | Skipped]:
+        def read() -> Entries:
             for entry in self.read():
                 if isinstance(entry, Sample) and is_bad(entry):
                     yield Skipped(reason, entry.place, repr(entry.text[:60]), entry.image)

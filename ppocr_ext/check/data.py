@@ -175,23 +175,16 @@ def _label_files(check: ConfigCheck, path: Path) -> set[str]:
 
 
 def _check_unlabelled(check: ConfigCheck, path: Path) -> None:
-    """Check that the weights before the training can teach the lines of ``path``."""
-    settings = check.config.settings
+    """Check that the teacher, or the weights before the training, can teach the lines of ``path``."""
+    is_alone = check.at("Architecture", "Models") is None  # else the teacher of the distillation teaches them
     for is_wrong, problem in (
+        (is_alone and not _has_ctc(check), "need a CTCHead. Fix: give them labels."),
         (
-            check.at("Architecture", "Models") is not None,
-            "cannot be used in a distillation, which has a teacher.",
-        ),
-        (
-            check.at("Architecture", "Models") is None and not _has_ctc(check),
-            "need a CTCHead. Fix: give them labels.",
-        ),
-        (
-            check.at("Eval", "general") is None,
+            is_alone and check.at("Eval", "general") is None,
             "need Eval.general, which shows whether they help, and keeps their teacher.",
         ),
         (
-            settings.cal_metric_during_train,
+            check.config.settings.cal_metric_during_train,
             "have no text to compare with. Fix: -o Global.cal_metric_during_train=false",
         ),
     ):

@@ -27,7 +27,7 @@ class MixedList(NamedTuple):
     Attributes:
         section: its config path.
         ratio: its samples for each sample of ``Train.dataset``.
-        labelled: False if its labels teach nothing, and the weights before the training do.
+        labelled: False if its labels teach nothing, and a teacher does.
     """
 
     section: str

@@ -65,6 +65,7 @@ class Loss(nn.Layer, ABC):
     """
 
     requires: Sequence[str] | None = None  # outputs that a loss of a model without sub-models requires
+    reads_labels = True  # whether a sample without a label can have no part in it
 
     @abstractmethod
     def forward(self, predicts: Any, batch: Sequence[paddle.Tensor]) -> Parts:
@@ -90,6 +91,11 @@ def required_outputs(loss: Callable[..., Any]) -> set[OutputRef] | None:
     """Return the outputs that any kind of ``loss`` requires; None if unknown."""
     method = getattr(loss, "required_outputs", None)
     return None if method is None else method()
+
+
+def reads_labels(loss: Callable[..., Any]) -> bool:
+    """Return whether a sample without a label can have no part in any kind of ``loss``; True if unknown."""
+    return getattr(loss, "reads_labels", True)
 
 
 def with_total(parts: Parts) -> Parts:

@@ -20,6 +20,7 @@ from ppocr_ext.losses.base_loss import (
     Parts,
     check_option,
     head_batch,
+    reads_labels,
     required_outputs,
     with_total,
 )
@@ -112,12 +113,24 @@ class CombinedLoss(Loss):
                 self.add_sublayer(f"{position}_{name}", loss)
             self.losses.append((name, weight, loss))
 
-    def forward(self, predicts: Any, batch: Sequence[paddle.Tensor]) -> Parts:
-        """Return every part under its name, and the weighted sum as ``"loss"``."""
+    def forward(
+        self,
+        predicts: Any,
+        batch: Sequence[paddle.Tensor],
+        labelled: tuple[Any, Sequence[paddle.Tensor]] | None = None,
+    ) -> Parts:
+        """Return every part under its name, and the weighted sum as ``"loss"``.
+
+        Args:
+            predicts: the outputs of the sub-models.
+            batch: the loader's.
+            labelled: both for the samples with a label, if some have none; for the losses that read labels.
+        """
         logged: Parts = {}
         total: Any = 0.0
+        every = (predicts, batch)
         for name, weight, loss in self.losses:
-            values = loss(predicts, batch)
+            values = loss(*(labelled if labelled and reads_labels(loss) else every))
             if isinstance(values, paddle.Tensor):
                 values = {name: values}
             parts = {key: value * weight for key, value in values.items()}

@@ -149,6 +149,7 @@ class PairLoss(Loss):
         self.path = OutputPath(owner, key, dis_head if multi_head else None)
         self.multi_head = multi_head
         self.name = name
+        self.reads_labels = dis_head != "ctc"  # the other heads read the label in training
 
     @abstractmethod
     def compare(

@@ -1,4 +1,4 @@
-"""Let labels teach some samples of a batch, and the weights before the training teach the others: ``Train.mix``."""
+"""Let labels teach some samples of a batch, and a network teach the others: ``Train.mix``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 import paddle
 
 from ppocr_ext.errors import ConfigError
-from ppocr_ext.losses.base_loss import Loss, OutputRef, Parts, required_outputs, to_logits
+from ppocr_ext.losses.base_loss import Loss, OutputRef, Parts, reads_labels, required_outputs, to_logits
+from ppocr_ext.losses.combined_losses import CombinedLoss
 from ppocr_ext.losses.functional import best_classes, kl_rows
 
 KEPT = "kept"  # name of the part in logs
@@ -23,26 +24,41 @@ class TaughtLoss(Loss):
     a sum over frames, as CTC's own loss of a line is. A sample without label has no part in the first loss, and one
     with a label has none in the second.
 
+    In a distillation, its own losses teach all samples; there is no second part, and a sample without label has no
+    part in the losses that read labels.
+
     Args:
-        labels: the loss of the labels.
-        teacher: returns CTC logits [B, T, C] for images [B, 3, H, W], with as many frames as the network.
+        labels: the loss of the labels; in a distillation, its CombinedLoss.
+        teacher: returns CTC logits [B, T, C] for images [B, 3, H, W], with as many frames as the network; None in a
+            distillation.
+
+    Raises:
+        ConfigError: no loss of the distillation teaches a sample without label.
     """
 
-    def __init__(self, labels: Any, teacher: Callable[[paddle.Tensor], paddle.Tensor]) -> None:
+    def __init__(self, labels: Any, teacher: Callable[[paddle.Tensor], paddle.Tensor] | None) -> None:
         super().__init__()
         self.labels = labels
         self._teacher = teacher
+        if teacher is None and not _teaches_without_labels(labels):
+            raise ConfigError(
+                "Train.mix: no loss teaches the samples with `labelled: false`. Fix: a CombinedLoss with a loss "
+                "between the CTC outputs of two sub-models, such as CTCFrameKDLoss.",
+                code="conflicting_keys",
+            )
 
     def forward(self, predicts: Any, batch: Sequence[paddle.Tensor]) -> Parts:
         """Return the parts of both; the last entry of the batch is 1 for labelled samples, which come first, else 0."""
         images = batch[0]
         labelled = self.labelled(predicts, batch)
+        if self._teacher is None:
+            return self.labels(predicts, batch[:-1], labelled)
         count, size = labelled[1][0].shape[0], images.shape[0]
         parts = self.labels(*labelled)
         kept = (
             paddle.zeros([])
             if count == size
-            else self._distance(_rows(predicts, count, size), images[count:])
+            else self._distance(_rows(predicts, count, size), self._teacher(images[count:]))
         )
         return {**parts, KEPT: kept, "loss": parts["loss"] + kept}
 
@@ -61,17 +77,22 @@ class TaughtLoss(Loss):
         """Set the state of the labels' loss."""
         return self.labels.set_state_dict(*args, **options)
 
-    def _distance(self, predicts: Any, images: paddle.Tensor) -> paddle.Tensor:
+    @staticmethod
+    def _distance(predicts: Any, teacher: paddle.Tensor) -> paddle.Tensor:
         student = to_logits(ctc_of(predicts), "Train.mix: the output of the network")
-        teacher = self._teacher(images).detach()
+        teacher = teacher.detach()
         is_character = (best_classes(teacher) != 0).astype(student.dtype)
         weights = is_character + _OF_BLANK * (1 - is_character)
-        return (kl_rows(student, teacher) * weights).sum() / images.shape[0]
+        return (kl_rows(student, teacher) * weights).sum() / teacher.shape[0]
 
     def required_outputs(self) -> set[OutputRef] | None:
         """Return those of the labels' loss, and CTC's."""
         own = required_outputs(self.labels)
-        return None if own is None else own | {(None, "ctc")}
+        return own if own is None or self._teacher is None else own | {(None, "ctc")}
+
+
+def _teaches_without_labels(loss: Any) -> bool:
+    return isinstance(loss, CombinedLoss) and not all(reads_labels(each) for _, _, each in loss.losses)
 
 
 def _rows(values: Any, first: int, end: int) -> Any:

@@ -236,7 +236,7 @@ def _describe_mixed(config: Config, opened: Sequence[RunData], samples: int) -> 
         count = len(data.train_loader.dataset)
         read = float(each.ratio) * samples
         times = read * config.settings.epoch_num / count
-        taught = "" if each.labelled else "; the weights before the training teach them"
+        taught = "" if each.labelled else "; only a teacher teaches them"
         LOG.info(
             "%s: %d samples; an epoch reads %.0f of them, the training each %.1f times%s",
             each.section, count, read, times, taught,

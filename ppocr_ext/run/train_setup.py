@@ -30,6 +30,7 @@ from ppocr_ext.losses import (
     required_outputs,
 )
 from ppocr_ext.messages import LOG
+from ppocr_ext.modeling import DistillationModel
 from ppocr_ext.modeling.digests import state_digest
 from ppocr_ext.modeling.features import feature_sizes
 from ppocr_ext.optim import build_optimizer
@@ -113,12 +114,13 @@ def set_up_training(context: RunContext, model: nn.Layer, data: RunData) -> Trai
         needed = tuple(dict.fromkeys([*(name for name, _ in outputs if name), *trained]))
     loaded = load_model_weights(model, context, needed=needed)
     if not all(each.labelled for each in mixed_lists(config)):
-        if checkpoint is None and not loaded:
+        distils = isinstance(model, DistillationModel)
+        if checkpoint is None and not loaded and not distils:
             raise WeightsError(
                 "Train.mix: samples with `labelled: false` need weights that teach them. Fix: Global.pretrained_model.",
                 code="missing_weights",
             )
-        loss = TaughtLoss(loss, teacher_before(context, model))
+        loss = TaughtLoss(loss, None if distils else teacher_before(context, model))
         outputs = required_outputs(loss)
     records = official_records(config, loaded.values(), None if checkpoint is None else checkpoint.prefix)
     require_reading_teachers(context, model, sorted(frozen_models(model) & loaded.keys()))

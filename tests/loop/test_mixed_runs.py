@@ -33,23 +33,23 @@ class Batches(Hook):
 def mixed(tiny, captchas, weights, tmp_path):
     """Config of a run from `weights`: three batches of eight an epoch, and the images of Eval beside them."""
 
-    def build(name="run", labelled=True, **values):
-        transforms = tiny("student").thaw()["Train"]["dataset"]["transforms"]
+    def build(name="run", labelled=True, kind="student", **values):
+        transforms = tiny(kind).thaw()["Train"]["dataset"]["transforms"]
         images = tmp_path / "images.txt"
         lines = (captchas / "val_list.txt").read_text(encoding="utf-8").splitlines()
         images.write_text("".join(f"{line.split(chr(9))[0]}\n" for line in lines), encoding="utf-8")
         files = [str(captchas / "val_list.txt" if labelled else images)]
         base = {
             "Global.save_model_dir": str(tmp_path / name),
-            "Global.pretrained_model": str(weights),
+            "Global.pretrained_model": str(weights) if kind == "student" else None,
             "Global.dry_step": False,
             "Train.dataset.transforms": [transforms[0], *DRAWING[1:], *transforms[1:]],
             "Train.mix": [{"dataset": {"label_file_list": files}, "share": 0.3, "labelled": labelled}],
         }
-        if not labelled:
+        if not labelled and kind == "student":
             base["Eval.general.dataset.label_file_list"] = [str(captchas / "val_list.txt")]
             base["Eval.general.max_drop"] = 0.9
-        return tiny("student", **{**base, **values})
+        return tiny(kind, **{**base, **values})
 
     return build
 
@@ -83,6 +83,13 @@ def test_a_resumed_run_is_bit_identical_to_the_unbroken_one(mixed, tmp_path, lab
         np.testing.assert_equal(resumed[part], whole[part], err_msg=part)
     kept = [line for line in metrics(tmp_path / "whole", "train") if line["losses"].get("kept", 0) > 0]
     assert len(kept) == (0 if labelled else len(batches.seen))
+
+
+def test_in_a_distillation_its_teacher_teaches_lines_without_labels(mixed, tmp_path):
+    batches = Batches()
+    train(mixed(labelled=False, kind="distill", **{"Global.epoch_num": 1}), hooks=[batches])
+    assert [count for count, _ in batches.seen] == [11, 11, 12] and {own for _, own in batches.seen} == {8}
+    assert not (tmp_path / "run" / f"{BEFORE}.pdparams").exists()  # nothing is kept of weights before
 
 
 def test_the_weights_that_teach_stay_those_before_the_training(mixed, tmp_path):

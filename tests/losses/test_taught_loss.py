@@ -2,9 +2,12 @@
 
 import numpy as np
 import paddle
+import pytest
+from error_codes import raises_code
 from loss_inputs import CLASSES, DECODER_CLASSES, draw, labels, tensor
 
 from ppocr_ext.charset import Charset
+from ppocr_ext.errors import ConfigError
 from ppocr_ext.losses import LossContext, TaughtLoss, build_loss
 
 LABELLED, LINES, FRAMES = 2, 5, 6
@@ -83,3 +86,45 @@ def test_the_features_of_a_head_go_with_their_samples():
     of_pair = {**predicts, "ctc": (paddle.zeros([LINES, FRAMES, 2]), predicts["ctc"])}
     loss = taught(draw("teacher", [LINES, FRAMES, CLASSES]))
     assert float(loss(of_pair, batch)["loss"]) == float(loss(predicts, batch)["loss"])
+
+
+HEAD = {"key": "head_out", "multi_head": True}
+PAIR = {"weight": 1.0, "model_name_pairs": [["Student", "Teacher"]], **HEAD}
+OF_LABELS = [
+    {"DistillationCTCLoss": {"weight": 1.0, "model_name_list": ["Student"], **HEAD}},
+    {"DistillationNRTRLoss": {"weight": 0.5, "model_name_list": ["Student"], **HEAD}},
+    {"DistillationDMLLoss": {**PAIR, "dis_head": "gtc"}},
+]
+
+
+def distilled(losses):
+    return build_loss({"name": "CombinedLoss", "loss_config_list": losses})
+
+
+@pytest.mark.parametrize("labelled", [LABELLED, LINES])
+def test_in_a_distillation_the_teacher_alone_teaches_samples_without_label(labelled):
+    def outputs(rows):
+        student, batch = parts(rows, labelled)
+        teacher = {
+            "ctc": tensor(3 * draw("teacher", [LINES, FRAMES, CLASSES])[:rows]),
+            "gtc": tensor(draw("guide", [LINES, 4, DECODER_CLASSES])[:rows]),
+        }
+        return student, {"Student": {"head_out": student}, "Teacher": {"head_out": teacher}}, batch
+
+    frames = {"CTCFrameKDLoss": PAIR}
+    student, predicts, batch = outputs(LINES)
+    values = TaughtLoss(distilled([*OF_LABELS, frames]), None)(predicts, batch)
+    _, few, few_batch = outputs(labelled)
+    of_labels = distilled(OF_LABELS)(few, few_batch[:-1])
+    of_frames = distilled([frames])(predicts, batch[:-1])
+    assert float(values["ctc_frame_kd_0"]) == float(of_frames["ctc_frame_kd_0"])
+    total = float(of_labels["loss"]) + float(of_frames["loss"])
+    np.testing.assert_allclose(float(values["loss"]), total, rtol=1e-6)
+    values["loss"].backward()
+    assert not student["gtc"].grad[labelled:].any() and student["ctc"].grad.any(axis=[1, 2]).all()
+
+
+def test_a_distillation_whose_losses_all_read_labels_has_no_place_for_samples_without_label():
+    for loss in (distilled(OF_LABELS), build_loss(LOSS)):
+        with raises_code(ConfigError, "conflicting_keys", "CTCFrameKDLoss"):
+            TaughtLoss(loss, None)

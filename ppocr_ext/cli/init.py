@@ -35,6 +35,8 @@ each image. Its files are only read. The folder of --out then holds
   mixed.txt                what trains from nothing: your lines, and drawn ones
   dict.txt                 the characters, if they are not those of the base
   general.txt              lines that the base reads, to see what a training forgets
+  more.txt                 the lines of --more that have only characters of the
+                           labels
   doubtful.tsv             labels that the base does not believe, the worst first
   look.png, init.html      what the network will see, and everything that was found
   crops/, drawn/, general/ images cut out of pages, and drawn lines
@@ -49,13 +51,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--base",
         metavar="NAME",
-        help="name or folder of an official model, a run or a checkpoint to begin with",
+        help="name or folder of an official model, a run or a checkpoint to begin with; or `small`, a small network "
+        "from nothing",
     )
     add(
         "--distill",
         nargs=2,
         metavar=("TEACHER", "STUDENT"),
-        help="teach a student; each as for --base, or `small` for the student",
+        help="teach a student; each as for --base",
+    )
+    add(
+        "--more",
+        type=Path,
+        metavar="LIST",
+        help="label file that trains too, as predict --format labels writes it",
     )
     add(
         "--general",
@@ -107,6 +116,7 @@ def run(args: argparse.Namespace) -> int:
         base=args.base,
         distill=args.distill,
         general=args.general,
+        more=args.more,
         characters=None if args.characters is None else characters_in(args.characters),
         redo_split=args.split,
         test=args.test,

@@ -71,8 +71,16 @@ def _add_output_arguments(parser: argparse.ArgumentParser) -> None:
     add("--output", metavar="FILE", help="write there instead of to standard output")
     add(
         "--format",
-        choices=("tsv", "jsonl"),
-        help="TSV or JSON lines (default: by the ending of --output, else tsv)",
+        choices=("tsv", "jsonl", "labels"),
+        help="TSV, JSON lines, or a label file of the readings, to train on (default: by the ending of --output, else "
+        "tsv)",
+    )
+    add(
+        "--least",
+        type=float,
+        default=0.9,
+        metavar="P",
+        help="of a label file: the lowest confidence of a reading (0.9)",
     )
     add(
         "--characters",
@@ -140,13 +148,29 @@ def run(args: argparse.Namespace) -> int:
     recognizer = _open(args, len(images.images))
     images = images.with_labels(recognizer.charset.label_to_compare)
     is_json = Path(args.output or "").suffix in (".json", ".jsonl")
-    form = RowForm(args.format or ("jsonl" if is_json else "tsv"), images.has_labels, args.characters)
+    form = RowForm(
+        args.format or ("jsonl" if is_json else "tsv"),
+        images.has_labels,
+        args.characters,
+        args.least,
+        Path(args.output or "").parent,
+    )
+    if form.form == "labels" and not all(isinstance(each.place, Path) for each in images.images):
+        raise DataError(
+            "--format labels: a label file names image files. Fix: give files, not an LMDB.", code="bad_value"
+        )
     began = time.perf_counter()
     results = _read(recognizer, images, form, args)
     seconds = time.perf_counter() - began
     _report_unreadable(results, images.bad_lines)
     print(summary(results, images.bad_lines, seconds, recognizer.engine), file=sys.stderr)
     good = [each for each in results if each.reading.error is None]
+    if form.form == "labels":
+        count = sum(map(form.serves, good))
+        print(
+            f"labels: {count:,} of {len(results):,}, with a confidence of {args.least} or more",
+            file=sys.stderr,
+        )
     if args.sheet and good:
         _draw_sheet(args, good)
     return 0 if len(good) == len(results) and not images.bad_lines else 1

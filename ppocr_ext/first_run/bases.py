@@ -69,6 +69,9 @@ class Base:
         return (self.config.at(student, None) if self.is_distillation else self.weights) is None
 
 
+SMALL = "small"  # name of the network of a student from nothing
+
+
 def small_base(file: str = "teacher.yml", size: str = "0.85 M") -> Base:
     """Return the network of a file in ``configs/lines``, as large as one of the quickstart's, without weights."""
     name = f"configs/lines/{file}"
@@ -80,12 +83,15 @@ def open_base(name: str, out: Path) -> Base:
 
     Args:
         name: of official weights, the path of a released model, the folder of a run, a checkpoint beside the
-            ``config.yml`` of its run, or a published file of official weights.
+            ``config.yml`` of its run, a published file of official weights, or ``small`` for a small network from
+            nothing.
         out: the folder of the config that is written.
 
     Raises:
         PPOCRExtError: there is nothing of this name, or it cannot be used.
     """
+    if name == SMALL:
+        return small_base("student.yml", "0.32 M")
     source = find_source(name)
     if isinstance(source, ReleasedSource):
         return _released_base(source)
@@ -99,10 +105,11 @@ def open_base(name: str, out: Path) -> Base:
     entry = table().get(Path(prefix).name.removesuffix(_PUBLISHED))
     if entry is not None and Path(f"{prefix}.pdparams").is_file() and not (folder / "config.yml").is_file():
         return _official_base(entry, prefix)
-    if not path.is_dir() and not (Path(f"{prefix}.pdparams").is_file() and (folder / "config.yml").is_file()):
+    is_given = path.is_dir() or Path(f"{prefix}.pdparams").is_file()
+    if not is_given or not (folder / "config.yml").is_file():
         raise DataError(
-            f"{name}: neither official weights, nor an inference model, nor a run, nor a checkpoint with the "
-            "config.yml of its run. Fix: give such a folder, or a name of `ppocr-ext weights list`.",
+            f"{name}: neither official weights, nor a released inference model, nor a run, nor a checkpoint with the "
+            "config.yml of its run. Fix: give one, or a name of `ppocr-ext weights list`; of an export, its run.",
             code="no_run",
         )
     config = recogniser_config(folder, [] if path.is_dir() else [setting("Global.checkpoints", prefix)])
@@ -123,21 +130,22 @@ def open_distillation(teacher: str, student: str, out: Path, trusted: bool = Fal
 
     Args:
         teacher: as ``name`` of :func:`open_base`. An inference model teaches as it is.
-        student: the same, or ``"small"`` for a small network from nothing.
+        student: the same.
         out: the folder of the config that is written.
         trusted: run an inference model that we do not know.
 
     Raises:
         PPOCRExtError: one of them cannot be used.
     """
-    taught = small_base("student.yml", "0.32 M") if student == "small" else open_base(student, out)
+    taught = open_base(student, out)
     source = find_source(teacher)
     if isinstance(source, ReleasedSource):
         teaching = _inference_model(source, trusted)
         known = taught.charset  # each model has its own dictionary
     else:
         teaching = open_base(teacher, out)
-        known = teaching.charset
+        # a student from nothing reads the labels' characters, and the teacher's other classes are left out
+        known = taught.charset if student == SMALL else teaching.charset
     title = f"{taught.name}, taught by {teaching.name}"
     missing = (*teaching.missing, *taught.missing)
     for file in sorted(config_root().glob("*/distill_*.yml")):  # official pairs have their own losses

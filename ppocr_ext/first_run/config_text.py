@@ -20,6 +20,7 @@ from ppocr_ext.messages import printable, yaml_text
 NETWORK = "network.yml"
 RUN = "run"
 TAUGHT = 0.3  # share of a batch that the weights before the training teach (docs/results.md, Released models)
+MORE = 0.2  # share of a batch of the lines that only train (docs/results.md, Few labels)
 _OF_BASE = ("name", "label_file_list", "ratio_list", "data_dir", "delimiter", "ds_width", "transforms")
 
 
@@ -50,7 +51,13 @@ class General(NamedTuple):
 
 
 def config_text(
-    plan: Plan, train: Data, val: Data, out: Path, command: str, general: General | None = None
+    plan: Plan,
+    train: Data,
+    val: Data,
+    out: Path,
+    command: str,
+    general: General | None = None,
+    more: Data | None = None,
 ) -> str:
     """Return the config as YAML.
 
@@ -61,6 +68,7 @@ def config_text(
         out: the folder of the config.
         command: that made it, for the first line.
         general: what it must still read; None for a training that has nothing to keep.
+        more: samples that only train, in a part of each batch.
     """
     base = plan.base
     rows = [
@@ -70,12 +78,15 @@ def config_text(
         Decision("Train.loader.shuffle", True),
         *([Decision("Train.sampler", None, "images of one size")] if base.is_released else []),
     ]
+    mix: list[dict[str, Any]] = [] if more is None else [{"dataset": _files(more), "share": MORE}]
     if general is not None and general.taught is not None:
-        taught = {"dataset": _files(general.taught), "share": TAUGHT, "labelled": False}
-        why = "the weights before the training teach these lines: docs/training.md"
-        rows.append(Decision("Train.mix", [taught], why))
+        mix.append({"dataset": _files(general.taught), "share": TAUGHT, "labelled": False})
         if base.config.settings.cal_metric_during_train:
             rows.append(Decision("Global.cal_metric_during_train", False, "not of lines without labels"))
+    if mix:
+        taught = "; the weights before the training teach those that are not labelled: docs/training.md"
+        why = f"other lines in each batch{'' if 'labelled' not in mix[-1] else taught}"
+        rows.append(Decision("Train.mix", mix, why))
     elif base.config.at("Train.mix", None) is not None:
         rows.append(Decision("Train.mix", None, "the lists of the base are not used"))
     if base.config.settings.checkpoints is not None:

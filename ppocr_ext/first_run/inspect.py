@@ -52,6 +52,7 @@ class Inspection:
         out: the folder that a first run is written to.
         seed: of all random choices.
         general: a label file that the recogniser must still read; None: lines are drawn.
+        more: a label file that only trains.
         skipped: entries that give no sample, by reason, and images without a text.
         texts: about the labels.
         images: about the images that were looked at.
@@ -67,6 +68,7 @@ class Inspection:
     out: Path
     seed: int
     general: Path | None
+    more: Path | None
     skipped: Sequence[Finding]
     texts: TextReport
     images: ImageReport
@@ -121,6 +123,7 @@ def inspect_source(
     base: str | None = None,
     distill: tuple[str, str] | None = None,
     general: Path | None = None,
+    more: Path | None = None,
     characters: str | None = None,
     redo_split: bool = False,
     test: bool = False,
@@ -135,6 +138,7 @@ def inspect_source(
         base: official weights, a run or a checkpoint to begin with.
         distill: teacher and student in its place.
         general: a label file that the recogniser must still read.
+        more: a label file that trains besides, and judges nothing.
         characters: the only characters to read.
         redo_split: do not take the split of the data.
         test: take a part for a test too.
@@ -177,7 +181,7 @@ def inspect_source(
     skipped += tuple(_unlabelled(source))
     reads = _rate_of(covers[0].source, source, texts, read) if covers else None
     return Inspection(
-        source, out, seed, general, skipped, texts, images, split, covers, reads, plan, notes, read
+        source, out, seed, general, more, skipped, texts, images, split, covers, reads, plan, notes, read
     )
 
 

@@ -103,7 +103,9 @@ def result_lines(inspection: Inspection, files: Files, trial: Trial) -> Iterator
     plan = inspection.plan
     numbers = trial.numbers
     yield f"written: {out}: " + ", ".join(
-        f"{name} {files.counts[name]:,}" for name in (*SPLITS, "general", "taught") if files.counts.get(name)
+        f"{name} {files.counts[name]:,}"
+        for name in (*SPLITS, "general", "taught", "more")
+        if files.counts.get(name)
     )
     yield from (f"  left out: {count:,} {reason}" for reason, count in files.left_out.most_common())
     yield from (f"note: {note}" for note in (*files.notes, trial.note) if note)

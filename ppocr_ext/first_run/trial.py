@@ -26,7 +26,7 @@ from ppocr_ext.data.preprocessing import apply_transforms, sampler_scales
 from ppocr_ext.data.sample_seeds import generators_seeded
 from ppocr_ext.evaluation.evaluate import Evaluation, evaluate
 from ppocr_ext.evaluation.predictions import Prediction, to_tsv
-from ppocr_ext.first_run.config_text import TAUGHT, Data
+from ppocr_ext.first_run.config_text import MORE, TAUGHT, Data
 from ppocr_ext.first_run.decisions import DICTIONARY, Plan
 from ppocr_ext.first_run.inspect import Inspection
 from ppocr_ext.first_run.writing import CONFIG, JUDGED, Files, write_config
@@ -129,8 +129,9 @@ def try_steps(inspection: Inspection, host: str | None = None) -> tuple[Plan, fl
         return plan, None
     with TemporaryDirectory(prefix="ppocr_ext_") as folder:
         config = _write_some(inspection, Path(folder))
-        taught = 0.0 if plan.base.weights is None or inspection.general is None else TAUGHT
-        costs = costs_of_steps(config, plan.steps // plan["Global.epoch_num"], host, taught)
+        others = 0.0 if plan.base.weights is None or inspection.general is None else TAUGHT
+        others += 0.0 if inspection.more is None else MORE
+        costs = costs_of_steps(config, plan.steps // plan["Global.epoch_num"], host, others)
     key = batch_size_key(plan.base.config)
     allowed = _MEMORY * memory_limit()
     sizes = f"{costs.memory(1) / 1e9:.1f} GB, and {allowed / 1e9:.1f} GB may be used"
@@ -256,7 +257,7 @@ class StepCosts:
         return next((n for n in range(batch, 1, -1) if self.memory(batch / n) <= memory), 1)
 
 
-def costs_of_steps(config: Config, batches: int, host: str | None = None, taught: float = 0.0) -> StepCosts:
+def costs_of_steps(config: Config, batches: int, host: str | None = None, others: float = 0.0) -> StepCosts:
     """Measure steps of few samples; nothing is written.
 
     On a CPU, seconds are processor time, so other programs hardly change them; on a GPU they are those of a clock.
@@ -265,7 +266,7 @@ def costs_of_steps(config: Config, batches: int, host: str | None = None, taught
         config: as loaded.
         batches: of an epoch.
         host: a PaddleOCR checkout; None searches for one.
-        taught: share of each batch that other lines get.
+        others: share of each batch that other lines get.
 
     Raises:
         PPOCRExtError: the config cannot be trained.
@@ -291,12 +292,12 @@ def costs_of_steps(config: Config, batches: int, host: str | None = None, taught
         times.append(min(end - begin for begin, end in pairwise(ends)))
         peaks.append(_peak_memory() if context.device == "cpu" else 0)
     if not sampler_scales(config, "Train"):
-        return StepCosts(times, peaks, [(batch_size(config) or 1) / (1 - taught)], batches)
+        return StepCosts(times, peaks, [(batch_size(config) or 1) / (1 - others)], batches)
     plain = host_config(context.components)
     sampler = loader_parts(context.host, plain, "Train", context.seed, logger=SILENT).batch_sampler
     height, width = subject.batch.images.shape[2:]
     scales = sampler.img_batch_pairs  # width, height and samples of its batches
-    sizes = [across * down * count / (width * height) / (1 - taught) for across, down, count in scales]
+    sizes = [across * down * count / (width * height) / (1 - others) for across, down, count in scales]
     return StepCosts(times, peaks, sizes, batches)
 
 

@@ -117,19 +117,26 @@ def write_first_run(inspection: Inspection, command: str) -> Files:
             general = _write_general(inspection, counts)
         except DataError as error:
             notes.append(f"There is no general list: {error}")
-    write_config(plan, train, val, out, command, None if plan.base.weights is None else general)
+    more = None if inspection.more is None else _write_more(inspection, inspection.more, counts)
+    write_config(plan, train, val, out, command, None if plan.base.weights is None else general, more)
     return Files(train, val, general and general.judged, counts, left_out, tuple(notes))
 
 
 def write_config(
-    plan: Plan, train: Data, val: Data, out: Path, command: str, general: General | None = None
+    plan: Plan,
+    train: Data,
+    val: Data,
+    out: Path,
+    command: str,
+    general: General | None = None,
+    more: Data | None = None,
 ) -> None:
     """Write the config of a plan, the dictionary and the networks beside it."""
     if plan.dictionary is not None:
         write_text(out / "dict.txt", "".join(f"{each}\n" for each in plan.dictionary))
     if plan.base.sections is not None:
         write_text(out / NETWORK, sections_text(plan.base.sections))
-    write_text(out / CONFIG, config_text(plan, train, val, out, command, general))
+    write_text(out / CONFIG, config_text(plan, train, val, out, command, general, more))
 
 
 def _draw(lines: LineSource, folder: Path, count: int) -> None:
@@ -229,6 +236,25 @@ def _mix(out: Path, root: Path, plan: Plan) -> Path:
     )
     write_label_file(out / "mixed.txt", rows)
     return out / "mixed.txt"
+
+
+def _write_more(inspection: Inspection, file: Path, counts: Counter[str]) -> Data:
+    """Write the lines of a list that only trains, as far as the plan has their characters; return them.
+
+    Raises:
+        DataError: none is left, or the list cannot be read.
+    """
+    known = inspection.plan.characters()
+    lines = (line for line in read_label_file(file) if line.label and known.issuperset(line.label))
+    rows = [(line.images[0], line.label) for line in lines if len(line.label) <= inspection.plan.longest]
+    if not rows:
+        raise DataError(
+            f"--more {file}: no line has only characters of the labels. Fix: give lines of the same kind.",
+            code="no_samples",
+        )
+    own = inspection.out / "more.txt"
+    counts["more"] = write_label_file(own, rows)
+    return Data(file.parent, own)
 
 
 def _write_general(inspection: Inspection, counts: Counter[str]) -> General | None:

@@ -35,6 +35,7 @@ from ppocr_ext.synth.captcha import CaptchaOptions, CaptchaSource
 from ppocr_ext.synth.dataset_folder import DatasetFolder, make_folder
 
 TEST_IMAGES = 1_000
+UNLABELLED = {"student": 0.0, "distilled": 0.75}  # share of a batch that has no labels, by stage
 
 
 @dataclass(frozen=True)
@@ -169,8 +170,9 @@ def _check_options(folder: Path, options: QuickstartOptions, host_path: str | No
 
 
 def _make_data(folder: Path, options: QuickstartOptions, processes: int) -> None:
-    """Draw the images for validation and test; training images are drawn during the training."""
-    dataset = load([config_path(f"{options.preset}/teacher.yml")]).at("Train.dataset")
+    """Draw the images of the students' labels, of validation and of the test; others are drawn during the training."""
+    config = load([config_path(f"{options.preset}/teacher.yml")])
+    dataset = config.at("Train.dataset")
     drawing = CaptchaOptions(
         dataset["characters"],
         tuple(dataset["length"]),
@@ -180,12 +182,20 @@ def _make_data(folder: Path, options: QuickstartOptions, processes: int) -> None
     )
     data = folder / "data"
     source = CaptchaSource(drawing, options.seed)
-    drawn = make_folder(data, DatasetFolder(source, train=0, val=VALIDATION_IMAGES + TEST_IMAGES), processes)
+    few = config.at("Quickstart.labelled") or 0
+    drawn = make_folder(
+        data, DatasetFolder(source, train=few, val=VALIDATION_IMAGES + TEST_IMAGES), processes
+    )
     if drawn:
-        LOG.info("drew %d CAPTCHAs for validation and test", drawn)
+        LOG.info("drew %d CAPTCHAs", drawn)
     lines = read_text(data / "val_list.txt").splitlines(keepends=True)
     write_text(data / "validation.txt", "".join(lines[:VALIDATION_IMAGES]))
     write_text(data / "test.txt", "".join(lines[VALIDATION_IMAGES:]))
+    if few:
+        own = read_text(data / "train_list.txt")
+        for stage, share in UNLABELLED.items():
+            # as often as fills the labelled part of an epoch
+            write_text(data / f"{stage}.txt", own * (round(dataset["size"] * (1 - share)) // few))
 
 
 def stage_config(stage: str, folder: Path, options: QuickstartOptions) -> Config:
@@ -207,12 +217,41 @@ def stage_config(stage: str, folder: Path, options: QuickstartOptions) -> Config
         "Eval.dataset.data_dir": str(data),
         "Eval.dataset.label_file_list": [str(data / "validation.txt")],
     }
+    if stage in UNLABELLED and config.at("Quickstart.labelled") is not None:
+        values |= _with_few_labels(config, data, stage)
     if stage == "distilled":
         values |= {
             "Architecture.Models.Teacher.pretrained": str(folder / "teacher" / BEST),
             "Global.allow_untrained_teacher": True,  # after few minutes, it may not read yet
         }
     return config.with_values(values)
+
+
+def _with_few_labels(config: Config, data: Path, stage: str) -> dict[str, Any]:
+    """Return the values that let a student read few labels again and again; a teacher teaches it other images too.
+
+    Args:
+        config: of the stage; its data set draws images.
+        data: the folder with the labelled images.
+        stage: ``student`` or ``distilled``.
+    """
+    drawing = config.at("Train.dataset").thaw()
+    share = UNLABELLED[stage]
+    labelled = {
+        "name": "SimpleDataSet",
+        "data_dir": str(data),
+        "label_file_list": [str(data / f"{stage}.txt")],
+        "transforms": drawing.pop("transforms"),
+    }
+    values = {"Train.dataset": labelled, "Train.loader.shuffle": True}
+    if not share:
+        return values
+    batch = "Train.loader.batch_size_per_card"
+    return values | {
+        batch: round(config.at(batch) * (1 - share)),
+        "Train.mix": [{"dataset": drawing, "share": share, "labelled": False}],
+        "Global.cal_metric_during_train": False,
+    }
 
 
 def _config_to_go_on(stage: str, folder: Path, options: QuickstartOptions) -> tuple[Config, bool]:

@@ -1,11 +1,13 @@
-"""Write the readings of listed images: as TSV or JSON lines, as a sheet, as a summary; imports no Paddle."""
+"""Write the readings of listed images: as TSV, JSON lines, label file, sheet or summary; imports no Paddle."""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 from typing import Any, Literal
 
 import cv2
@@ -22,7 +24,7 @@ from ppocr_ext.recognition.images import ListedImage, read_image
 from ppocr_ext.synth.contact_sheet import Caption, Font, Picture, contact_sheet
 from ppocr_ext.synth.lines.fonts import PACKAGES, FontFile, drawable, find_fonts, system_fonts
 
-Form = Literal["tsv", "jsonl"]
+Form = Literal["tsv", "jsonl", "labels"]
 
 
 @dataclass(frozen=True)
@@ -55,25 +57,35 @@ class RowForm:
     """The format of the line for an image.
 
     Attributes:
-        form: ``"tsv"`` or ``"jsonl"``.
+        form: ``"tsv"``, ``"jsonl"``, or ``"labels"``, whose texts are the readings.
         labels: write the label too. The TSV then equals that of ``eval --save-predictions``.
         characters: write confidence and columns of each character too.
+        least: confidence of the readings that serve as labels.
+        folder: that the paths of a label file start from.
     """
 
     form: Form
     labels: bool
     characters: bool
+    least: float = 0.0
+    folder: Path = Path()
 
     def header(self) -> str:
-        """Return the first line of a TSV; empty for JSON lines."""
-        if self.form == "jsonl":
+        """Return the first line of a TSV; empty for others."""
+        if self.form != "tsv":
             return ""
         names = [name for name in HEADER if self.labels or name != "label"]
         return to_tsv([[*names, *(("confidences", "columns") if self.characters else ())]])
 
     def line(self, read: ReadImage) -> str:
-        """Return the line for an image. In a TSV, it is empty if the image cannot be read."""
+        """Return the line for an image. In a TSV, it is empty if the image cannot be read, or not surely as a label."""
         reading, label = read.reading, read.image.label
+        if self.form == "labels":
+            return (
+                f"{os.path.relpath(str(read.image.place), self.folder)}\t{reading.text}\n"
+                if self.serves(read)
+                else ""
+            )
         if self.form == "jsonl":
             content = reading.to_json(self.characters) | {"image": read.image.name}
             if self.labels and label is not None:
@@ -88,6 +100,10 @@ class RowForm:
             known = [each for each in reading.characters if each.first_column is not None]
             row.append(" ".join(f"{each.first_column}-{each.last_column}" for each in known))
         return to_tsv([row])
+
+    def serves(self, read: ReadImage) -> bool:
+        """Return whether a reading is sure enough to serve as a label."""
+        return bool(read.reading.text) and read.reading.confidence >= self.least
 
 
 def summary(read: Sequence[ReadImage], bad_lines: Sequence[str], seconds: float, engine: str) -> str:

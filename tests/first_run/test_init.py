@@ -258,6 +258,7 @@ def test_a_student_is_taught_by_a_run(
     config = load("taught/config.yml")
     assert config.at("Architecture.Models.Teacher.pretrained") == "run/best_accuracy"
     assert config.at("Architecture.Models.Teacher.freeze_params") is True
+    assert config.at("Global.character_dict_path") == "taught/dict.txt"  # of the labels, not of the teacher
     assert "no issues" in said(
         capsys, "config", "-c", "taught/config.yml", "--check", "-o", "Global.allow_untrained_teacher=true"
     )
@@ -271,6 +272,30 @@ def test_a_student_is_taught_by_a_run(
     text = said(capsys, "init", photos, "--distill", "ch_SVTRv2_rec", "ch_RepSVTR_rec", "--out", "official")
     assert "weights get ch_SVTRv2_rec && ppocr-ext weights get ch_RepSVTR_rec" in text
     assert load("official/config.yml").at("Architecture.Models.Student.pretrained") == "ch_RepSVTR_rec"
+
+
+def test_other_lines_train_and_judge_nothing(
+    photos: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(decisions, "DRAWN", 0)
+    own = labels(photos / "labels.txt")
+    lines = [*own.items(), ("train_000000.png", "12·3"), ("train_000001.png", "1" * 40)]
+    write_label_file(photos / "read.txt", lines)
+    words = ("init", photos, "--labels", "labels.txt", "--base", "small", "--more", photos / "read.txt")
+    assert "more 34" in said(capsys, *words)
+    config = load("my/config.yml")
+    assert config.at("Architecture.Backbone.dims") == (24, 48, 96)
+    (mixed,) = config.at("Train.mix")
+    assert mixed["dataset"] == {"data_dir": "photos", "label_file_list": ("my/more.txt",)}
+    assert labels(Path("my/more.txt")) == own and not set(labels(Path("my/val.txt"))) & set(
+        labels(Path("my/train.txt"))
+    )
+    assert main(["config", "-c", "my/config.yml", "--check"]) == 0
+    capsys.readouterr()
+    write_label_file(photos / "read.txt", [("train_000000.png", "·")])
+    assert (
+        main([str(word) for word in (*words, "--force")]) == 2 and "[no_samples]" in capsys.readouterr().err
+    )
 
 
 def test_lmdbs_for_train_and_val_are_read_as_they_are(

@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -98,6 +99,22 @@ def test_it_is_not_started_on_one_core_or_when_one_of_both_is_finished_or_not_as
     with beside(tmp_path / "other") as wait:
         wait()
     assert started["all"] == []
+
+
+def test_the_students_have_few_labels_and_as_many_steps_as_the_teacher(tmp_path, monkeypatch):
+    monkeypatch.setattr(quickstart_job, "TEST_IMAGES", 3)
+    options = QuickstartOptions()
+    quickstart_job._make_data(tmp_path, options, 1)
+    images, steps = {}, set()
+    for stage in BOTH:
+        config = quickstart_job.stage_config(stage, tmp_path, options)
+        files = config.at("Train.dataset").get("label_file_list") or ()
+        lines = [line for file in files for line in Path(file).read_text(encoding="utf-8").splitlines()]
+        images[stage] = set(lines)
+        count = len(lines) or config.at("Train.dataset.size")
+        steps.add(count // config.at("Train.loader.batch_size_per_card"))
+    assert steps == {62} and images["teacher"] == set()
+    assert images["student"] == images["distilled"] and len(images["student"]) == 250
 
 
 @pytest.mark.parametrize("preset", ["quickstart", "captcha/32x128", "captcha/32x96", "captcha/62classes"])

@@ -11,6 +11,7 @@ import pytest
 from small_fonts import make_font
 
 from ppocr_ext.cli.main import main
+from ppocr_ext.data.label_file import read_label_file
 from ppocr_ext.evaluation.predictions import read_predictions
 from ppocr_ext.recognition.ctc_text import Reading
 from ppocr_ext.recognition.images import ListedImage
@@ -68,6 +69,18 @@ def test_a_file_of_either_form_with_characters(predict, exported, images, tmp_pa
         " ".join(f"{each['confidence']:.4f}" for each in characters),
         " ".join(f"{each['first_column']}-{each['last_column']}" for each in characters),
     ]
+
+
+def test_a_label_file_has_the_readings_that_are_sure_enough(predict, images, tmp_path):
+    (tmp_path / "lists").mkdir()
+    _, *read = rows(predict(*images)[1])
+    limit = sorted(float(row[2]) for row in read)[len(read) // 2]
+    words = (*images, "--format", "labels", "--least", limit - 5e-5, "--output", "lists/read.txt")
+    code, _, err = predict(*words)
+    sure = {image: text for image, text, score in read if float(score) >= limit and text}
+    assert code == 0 and f"labels: {len(sure)} of {len(read)}" in err and 0 < len(sure) < len(read)
+    lines = read_label_file(tmp_path / "lists" / "read.txt")
+    assert {str((tmp_path / "lists" / each.images[0]).resolve()): each.label for each in lines} == sure
 
 
 def test_what_cannot_be_read_is_reported_and_the_rest_is_read(predict, captchas, images, tmp_path):

@@ -135,11 +135,14 @@ def run(args: argparse.Namespace) -> int:
     gone = ["easy", "broken", "unreadable", *(["suspect"] if args.suspects == "drop" else [])]
     notes += _doubts(lines, counts, gone, len(listed.images) - len(images))
     groups = _write_sorted(args, lines, kinds, gone) if has_labels else _write_first(args, lines, kinds)
+    in_lmdb = has_labels and not all(isinstance(each.place, Path) for each in images)
+    if in_lmdb:
+        notes.append("note: no label file is written, since a sample of an LMDB has no path")
     title = f"Doubtful lines of {', '.join(args.images)}"
     judges = " and ".join(filter(None, (args.strong, args.weak)))
     write_text(page, doubtful_page(title, f"{len(lines):,} lines, judged by {judges}", notes, groups))
     print(for_people("\n".join(notes)))
-    print(f"written: {page}, {args.out}.tsv, {args.out}_*.txt")
+    print(f"written: {page}, {args.out}.tsv{'' if in_lmdb else f', {args.out}_*.txt'}")
     return 1 if errors else 0
 
 
@@ -207,7 +210,7 @@ def _write_sorted(
     order = write_doubtful(Path(f"{args.out}.tsv"), [(each.prediction, each.strong.loss) for each in lines])
     by_kind = {kind: [lines[n] for n in order if kinds[n] == kind] for kind in KINDS}
     kept = [line for line, kind in zip(lines, kinds, strict=True) if kind not in gone]
-    if all(isinstance(line.image.place, Path) for line in lines):  # a sample of an LMDB has no path
+    if all(isinstance(line.image.place, Path) for line in lines):  # else the name of a sample is no path
         for kind, found in {**by_kind, "kept": kept}.items():
             rows = [(line.image.name, line.image.label or "") for line in found]
             write_label_file(Path(f"{args.out}_{kind}.txt"), rows)

@@ -138,9 +138,10 @@ def check_judges(lines: Sequence[JudgedLine]) -> None:
             if not right
             else "give a model that was trained on such lines"
         )
+        named = [repr(each) if each else "nothing" for each in (right, read)]
         raise DataError(
             f"--strong reads {reads.value:.0%} of {reads.total} lines as they are labelled, so its judgement is worth "
-            f"nothing (expected {READS:.0%}). Most often it reads {read or 'nothing'!r} for {right or 'nothing'!r} "
+            f"nothing (expected {READS:.0%}). Most often it reads {named[1]} for {named[0]} "
             f"({count:,} times). Fix: {fix}; or correct the labels, if they belong to other images.",
             code="poor_judge",
         )

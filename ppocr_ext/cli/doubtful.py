@@ -33,9 +33,10 @@ With labels, each line of LIST is of one kind:
   easy        --weak reads the label with a confidence above --easy: it teaches little
   broken      --strong reads with a confidence below --broken: image or label is broken
   suspect     --strong reads another text, --times as probable as the label: the label is probably wrong
-  unjudged    --strong does not know a character of the label
+  unjudged    --strong does not know a character of the label, or is decoded by NRTR
   unreadable  there is no image that can be read
   kept        all others
+
 PP-OCRv4 trained on lines that were neither easy nor broken, with these limits, and gained 1.2 points. A suspect may
 also be a hard line with a right label, which teaches most: look at the page before you drop any.
 
@@ -97,15 +98,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command; return the exit code."""
     from ppocr_ext.io.atomic import check_writable, write_text
-    from ppocr_ext.recognition.doubtful import KINDS, Thresholds, check_judges, doubtful_page
+    from ppocr_ext.recognition.doubtful import KINDS, check_judges, doubtful_page, kind_of
     from ppocr_ext.recognition.images import list_images
 
     page = Path(f"{args.out}.html")
     check_writable(page)
-    if args.broken >= args.easy:
-        raise DataError(
-            f"--broken is {args.broken:g}, but must be below --easy ({args.easy:g})", code="bad_value"
-        )
     listed = list_images(args.images, args.data_dir)  # before the networks are opened, which takes longer
     images = [each for each in listed.images if each.label] or listed.images
     has_labels = bool(images[0].label)
@@ -125,8 +122,7 @@ def run(args: argparse.Namespace) -> int:
     tried = _judge(args, some, models)
     check_judges(tried)
     lines = tried if few else _judge(args, images, models)
-    thresholds = Thresholds(args.easy, args.broken, args.times)
-    kinds = [thresholds.kind(line) for line in lines]
+    kinds = [kind_of(line, args.easy, args.broken, args.times) for line in lines]
     errors = [*listed.bad_lines, *filter(None, [each.strong.error for each in lines])]
     for error in errors[:_SHOWN]:
         print(for_people(f"unreadable: {error}"), file=sys.stderr)

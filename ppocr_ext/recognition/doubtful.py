@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -71,42 +71,35 @@ class JudgedLine(NamedTuple):
         return Prediction(self.image.name, self.label, self.strong.text, self.strong.confidence)
 
 
-@dataclass(frozen=True)
-class Thresholds:
-    """What is sorted out.
+def kind_of(line: JudgedLine, easy: float = 0.95, broken: float = 0.15, times: float = 1000.0) -> str:
+    """Return the kind of a line, of ``KINDS``.
 
-    Attributes:
-        easy: the weak model reads the line correctly, or without a label, with a higher confidence.
+    Args:
+        line: what was read in it.
+        easy: the weak model reads the label, or without a label anything, with a higher confidence.
         broken: the strong model reads it with a lower one.
         times: the label of a suspect is so many times less probable than what the strong model reads.
     """
-
-    easy: float = 0.95
-    broken: float = 0.15
-    times: float = 1000.0
-
-    def kind(self, line: JudgedLine) -> str:
-        """Return a kind of ``KINDS``."""
-        strong, weak = line.strong, line.weak
-        if strong.error is not None:
-            return "unreadable"
-        if weak is not None and weak.confidence > self.easy and line.weak_label in ("", weak.text):
-            return "easy"
-        if strong.confidence < self.broken:
-            return "broken"
-        if line.label and math.isnan(strong.loss):
-            return "unjudged"
-        # False for NaN, without a label
-        if line.label != strong.text and strong.loss + math.log(chance(strong) or 1) > math.log(self.times):
-            return "suspect"
-        return "kept"
+    strong, weak = line.strong, line.weak
+    if strong.error is not None:
+        return "unreadable"
+    if weak is not None and weak.confidence > easy and line.weak_label in ("", weak.text):
+        return "easy"
+    if strong.confidence < broken:
+        return "broken"
+    if line.label and math.isnan(strong.loss):
+        return "unjudged"
+    # False for NaN, without a label
+    if line.label != strong.text and strong.loss + math.log(chance(strong) or 1) > math.log(times):
+        return "suspect"
+    return "kept"
 
 
 KINDS = {
     "suspect": "the label is probably wrong",
     "easy": "the weak model reads it surely",
     "broken": "the strong model reads nothing surely",
-    "unjudged": "the strong model does not know a character of the label",
+    "unjudged": "the strong model does not know a character of the label, or is decoded by NRTR",
     "unreadable": "no image that can be read",
     "kept": "all others",
 }
@@ -116,7 +109,7 @@ def check_judges(lines: Sequence[JudgedLine]) -> None:
     """Check the models by some lines, before all are read.
 
     Raises:
-        DataError: both models are the same, the strong one reads too few of the labels, or it judges none.
+        DataError: both models are the same, or the strong one reads too few of the labels.
     """
     good = [line for line in lines if line.strong.error is None]
     if good and all(
@@ -143,12 +136,6 @@ def check_judges(lines: Sequence[JudgedLine]) -> None:
             f"--strong reads {reads.value:.0%} of {reads.total} lines as they are labelled, so its judgement is worth "
             f"nothing (expected {READS:.0%}). Most often it reads {named[1]} for {named[0]} "
             f"({count:,} times). Fix: {fix}; or correct the labels, if they belong to other images.",
-            code="poor_judge",
-        )
-    if labelled and all(math.isnan(line.strong.loss) for line in good):
-        raise DataError(
-            "--strong can judge no label: it is decoded by NRTR, or its dictionary has not their characters. Fix: give "
-            "a CTC model of these characters.",
             code="poor_judge",
         )
 

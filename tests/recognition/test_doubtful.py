@@ -14,7 +14,7 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.cli.main import main
 from ppocr_ext.errors import DataError
 from ppocr_ext.recognition.ctc_text import Character, Reading, label_losses
-from ppocr_ext.recognition.doubtful import JudgedLine, Thresholds, check_judges, label_first
+from ppocr_ext.recognition.doubtful import JudgedLine, check_judges, kind_of, label_first
 from ppocr_ext.recognition.images import ListedImage, list_images
 from ppocr_ext.recognition.recognizer import Recognizer
 
@@ -66,7 +66,7 @@ def line(label: str, strong: Reading, weak: Reading | None = None, name: str = "
     ],
 )
 def test_each_line_is_of_one_kind(judged: JudgedLine, kind: str) -> None:
-    assert Thresholds().kind(judged) == kind
+    assert kind_of(judged) == kind
 
 
 def test_models_that_cannot_judge_are_refused_and_a_known_cause_is_named() -> None:
@@ -76,7 +76,6 @@ def test_models_that_cannot_judge_are_refused_and_a_known_cause_is_named() -> No
     for lines, code, words in (
         ([*right[:1], *dots], "poor_judge", "--ignore '·'"),
         ([line("ab", reading("zz", 0.9, 9.0))], "poor_judge", "trained on such lines"),
-        ([line("ab", reading("ab", 0.9))], "poor_judge", "CTC"),
         ([line("ab", reading("ab", 0.9, 0.3), reading("ab", 0.9))], "equal_models", "--weak"),
     ):
         with pytest.raises(DataError, match=re.escape(words)) as error:
@@ -174,7 +173,6 @@ def test_images_without_labels_are_put_in_order(doubtful, images, tmp_path):
     ("words", "code"),
     [
         (["--broken", 0.99999, "--easy", 1], "none_left"),
-        (["--broken", 0.5, "--easy", 0.4], "bad_value"),
         (["--times", 0], "bad_value"),
         (["--suspects", "drop", "--weak", "gone"], "missing_file"),
     ],

@@ -223,6 +223,11 @@ class Charset:
         """Return the text that a reading must equal, from a label of the data, as an evaluation compares it."""
         return self.decoded_label(self.in_image_order(self.encoded(label)))
 
+    def ids_to_read(self, label: str) -> list[int] | None:
+        """Return the class ids of a label of the data in the order of the image; None if a character has none."""
+        encoded = self.in_image_order(self.encoded(label))
+        return None if self.unknown(encoded) else self.ids(encoded)
+
     def _folded(self, text: str) -> str:
         return text.lower() if self.folds_case else text
 

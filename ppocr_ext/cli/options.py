@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ppocr_ext.config import Config, load
 from ppocr_ext.config.global_keys import ValueRule
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.host.locate import ENVIRONMENT
 from ppocr_ext.io.resources import find_config
+from ppocr_ext.messages import for_people
+
+if TYPE_CHECKING:
+    from ppocr_ext.recognition.recognizer import Recognizer
 
 
 def add_config_arguments(parser: argparse.ArgumentParser, required: bool = True) -> None:
@@ -119,6 +124,31 @@ def add_strict_argument(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="end with exit code 2 if a sample is unusable or the config check warns",
     )
+
+
+def open_recognizer(source: str, host: str | None, **options: Any) -> Recognizer:
+    """Open a recogniser; its log goes to standard error.
+
+    Args:
+        source: MODEL, as `predict` takes it.
+        host: a PaddleOCR checkout, for a run or a config.
+        options: the other arguments of :class:`ppocr_ext.recognition.recognizer.Recognizer`.
+
+    Raises:
+        PPOCRExtError: it cannot be opened.
+    """
+    from ppocr_ext.recognition.opening import find_model, is_exported
+    from ppocr_ext.recognition.recognizer import Recognizer
+
+    model = find_model(source, options.get("dictionary"))
+    if isinstance(model, Path) and not is_exported(model):
+        from ppocr_ext.run.logs import set_up_logs
+
+        set_up_logs(host, to_stderr=True)
+    recognizer = Recognizer(model, host_path=host, **options)
+    if recognizer.origin:
+        print(for_people(recognizer.origin), file=sys.stderr)
+    return recognizer
 
 
 def read_config(args: argparse.Namespace, strict: bool = False) -> Config:

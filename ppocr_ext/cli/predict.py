@@ -16,6 +16,7 @@ from ppocr_ext.cli.options import (
     add_host_argument,
     add_option_argument,
     add_trust_argument,
+    open_recognizer,
 )
 from ppocr_ext.config.global_keys import NETWORK
 from ppocr_ext.errors import DataError
@@ -145,7 +146,18 @@ def run(args: argparse.Namespace) -> int:
     for file in filter(None, (args.output, args.sheet)):
         check_writable(Path(file))
     images = list_images(args.images, args.data_dir)  # before the network is opened, which takes longer
-    recognizer = _open(args, len(images.images))
+    recognizer = open_recognizer(
+        args.source,
+        args.host,
+        engine=args.engine,
+        threads=args.threads,
+        options=args.opt,
+        model=args.model,
+        old_dictionary=args.old_dict,
+        dictionary=args.dict,
+        trust_model=args.trust_model,
+        images=len(images.images),
+    )
     images = images.with_labels(recognizer.charset.label_to_compare)
     is_json = Path(args.output or "").suffix in (".json", ".jsonl")
     form = RowForm(
@@ -174,33 +186,6 @@ def run(args: argparse.Namespace) -> int:
     if args.sheet and good:
         _draw_sheet(args, good)
     return 0 if len(good) == len(results) and not images.bad_lines else 1
-
-
-def _open(args: argparse.Namespace, images: int) -> Recognizer:
-    """Open the recogniser; its log goes to standard error."""
-    from ppocr_ext.recognition.opening import find_model, is_exported
-    from ppocr_ext.recognition.recognizer import Recognizer
-
-    source = find_model(args.source, args.dict)
-    if isinstance(source, Path) and not is_exported(source):
-        from ppocr_ext.run.logs import set_up_logs
-
-        set_up_logs(args.host, to_stderr=True)
-    recognizer = Recognizer(
-        source,
-        engine=args.engine,
-        threads=args.threads,
-        options=args.opt,
-        model=args.model,
-        host_path=args.host,
-        old_dictionary=args.old_dict,
-        dictionary=args.dict,
-        trust_model=args.trust_model,
-        images=images,
-    )
-    if recognizer.origin:
-        print(for_people(recognizer.origin), file=sys.stderr)
-    return recognizer
 
 
 def _read(

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import paddle
-from paddle import Tensor
 from tqdm import tqdm
 
 from ppocr_ext.base.parts import kind_of
@@ -25,21 +24,22 @@ from ppocr_ext.data.label_file import read_raw_lines, write_label_file
 from ppocr_ext.data.preprocessing import apply_transforms, sampler_scales
 from ppocr_ext.data.sample_seeds import generators_seeded
 from ppocr_ext.evaluation.evaluate import Evaluation, evaluate
-from ppocr_ext.evaluation.predictions import Prediction, to_tsv
+from ppocr_ext.evaluation.predictions import Prediction
 from ppocr_ext.first_run.config_text import MORE, TAUGHT, Data
 from ppocr_ext.first_run.decisions import DICTIONARY, Plan
 from ppocr_ext.first_run.inspect import Inspection
 from ppocr_ext.first_run.writing import CONFIG, JUDGED, Files, write_config
 from ppocr_ext.host import open_host
-from ppocr_ext.io.atomic import atomic_writer, scratch_folder, write_text
+from ppocr_ext.io.atomic import atomic_writer, scratch_folder
 from ppocr_ext.limits import memory_limit
+from ppocr_ext.recognition import ctc_text
+from ppocr_ext.recognition.doubtful import READS, write_doubtful
 from ppocr_ext.report.page_samples import SampleCard, SampleImages, card_of
 from ppocr_ext.run.dry_samples import SILENT
 from ppocr_ext.run.host_config import complete, host_config
 from ppocr_ext.run.loader import loader_parts
 from ppocr_ext.run.run import Run
 from ppocr_ext.sanity.subject import open_subject
-from ppocr_ext.survey.texts import likely_wrong
 from ppocr_ext.synth.contact_sheet import Caption, Picture, contact_sheet
 
 _STEPPED = (2, 4)  # samples of the steps that are measured
@@ -50,7 +50,6 @@ _MEMORY = (
 _LOOKED_AT = 8  # images of look.png
 _LOOKS = 2  # drawings of the augmentation of an image
 _BATCH = 16  # samples of an evaluation
-_READS = 0.3  # accuracy of weights that can judge labels
 _TRIED = 32  # samples that steps are taken with
 _SHOWN = 24  # doubtful labels on the page
 
@@ -103,7 +102,7 @@ def try_config(inspection: Inspection, files: Files, seconds: float | None, host
         reads, config = _read(config, inspection, files, host)
         numbers |= reads
         best = max(numbers["accuracy"], numbers.get("own_size", 0.0))
-        if files.val.labels is not None and best >= _READS:
+        if files.val.labels is not None and best >= READS:
             doubtful = _write_doubtful(config, inspection.out, files.val.folder, host)
             numbers["judged"] = len(doubtful)
             images = SampleImages(files.val.folder)
@@ -193,12 +192,8 @@ def _write_doubtful(
 ) -> list[tuple[Prediction, float]]:
     """Write ``doubtful.tsv``; return what is read in samples of train and val, the least likely label first."""
     judged = Data(folder, out / "train.txt")
-    losses = label_losses(_with_some(config, judged, out / "val.txt"), host)
-    order = likely_wrong([loss for _, loss in losses], [len(each.label) for each, _ in losses])
-    doubtful = [losses[number] for number in order.tolist()]
-    rows = [(each.image, each.label, each.text, f"{loss:.4f}") for each, loss in doubtful]
-    write_text(out / "doubtful.tsv", to_tsv([("image", "label", "prediction", "loss"), *rows]))
-    return doubtful
+    losses = _judged_labels(_with_some(config, judged, out / "val.txt"), host)
+    return [losses[number] for number in write_doubtful(out / "doubtful.tsv", losses)]
 
 
 def _evaluate(config: Config, host: str | None) -> Evaluation:
@@ -306,7 +301,7 @@ def _peak_memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
-def label_losses(config: Config, host: str | None = None) -> list[tuple[Prediction, float]]:
+def _judged_labels(config: Config, host: str | None = None) -> list[tuple[Prediction, float]]:
     """Return what the weights of ``config`` read in each sample of ``Eval``, and the CTC loss of its label.
 
     The loss is -log p(label), Graves et al. 2006, of the probabilities that the network decodes from.
@@ -318,22 +313,13 @@ def label_losses(config: Config, host: str | None = None) -> list[tuple[Predicti
     losses: list[float] = []
 
     def decode(predictions: Any, label: Any = None, *args: Any, **kwargs: Any) -> Any:
-        output = predictions.get("ctc") if isinstance(predictions, Mapping) else predictions
-        losses.extend(_ctc_losses(output, paddle.to_tensor(label)))
+        output = predictions["ctc"] if isinstance(predictions, Mapping) else predictions
+        ids = [[each for each in row if each] for row in np.asarray(label).tolist()]  # filled up with 0
+        losses.extend(ctc_text.label_losses(output.astype("float32").numpy(), ids))
         return run.decoder(predictions, label, *args, **kwargs)
 
     result = evaluate(replace(run, decoder=decode))
     return list(zip(result.predictions, losses, strict=True))
-
-
-def _ctc_losses(probabilities: Tensor, labels: Tensor) -> list[float]:
-    """Return the loss of each sample: probabilities float32 [B, T, C], labels int [B, L], filled up with 0."""
-    logits = paddle.log(probabilities.astype("float32").clip(1e-20)).transpose([1, 0, 2])
-    batch = logits.shape[1]
-    frames = paddle.full([batch], logits.shape[0], "int64")
-    lengths = (labels != 0).astype("int64").sum(axis=1)
-    loss = paddle.nn.functional.ctc_loss(logits, labels.astype("int32"), frames, lengths, 0, "none")
-    return loss.reshape([-1]).tolist()
 
 
 def _look(config: Config, inspection: Inspection, host: str | None) -> bytes:

@@ -48,6 +48,7 @@ class Reading:
         image: the given path, or the number of the image, from 0.
         error: the reason why the image cannot be read; None if it was read.
         tall: it was read as it is, but clients turn images of this shape.
+        loss: -log of the probability of the label (:func:`label_losses`); NaN without a label that can be judged.
     """
 
     text: str = ""
@@ -56,6 +57,7 @@ class Reading:
     image: str | int = 0
     error: str | None = None
     tall: bool = field(default=False, repr=False)
+    loss: float = field(default=math.nan, repr=False, compare=False)
 
     def to_json(self, characters: bool = False) -> dict[str, Any]:
         """Return the attributes for a JSON file, with the characters if ``characters`` is true."""
@@ -73,6 +75,40 @@ def best_classes(probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     ids = probabilities.argmax(axis=-1)
     return ids, np.take_along_axis(probabilities, ids[..., None], axis=-1)[..., 0]
+
+
+def label_losses(probabilities: np.ndarray, labels: Sequence[Sequence[int] | None]) -> np.ndarray:
+    """Return the CTC loss of each label, -log p(label): float64 [B]. Graves et al. 2006, equations 6 to 8.
+
+    It is infinite if the label needs more frames than there are.
+
+    Args:
+        probabilities: float32 [B, T, C].
+        labels: class ids of each label; None gives NaN.
+    """
+    losses = np.full(len(labels), np.nan)
+    rows = [row for row, ids in enumerate(labels) if ids is not None]
+    known = [ids for ids in labels if ids is not None]
+    if not known:
+        return losses
+    states = np.zeros((len(known), 2 * max(map(len, known)) + 1), np.int64)  # a blank before and after each
+    for row, ids in zip(states, known, strict=True):
+        row[1 : 2 * len(ids) : 2] = ids
+    emitted = np.take_along_axis(probabilities[rows], states[:, None], axis=2)  # [B, T, S]
+    emitted = np.log(np.maximum(emitted, 1e-20, dtype=np.float64))
+    outside = np.full((len(known), 2), -np.inf)
+    ends = np.arange(len(known)), 2 * np.array([len(ids) for ids in known])
+    # Only between two different characters no blank is needed.
+    skips = np.where((states[:, 2:] != 0) & (states[:, 2:] != states[:, :-2]), 0.0, -np.inf)
+    skips = np.hstack([outside, skips])[:, : states.shape[1]]
+    paths = np.full(states.shape, -np.inf)
+    paths[:, :2] = emitted[:, 0, :2]
+    for frame in range(1, emitted.shape[1]):
+        before = np.hstack([outside, paths])
+        paths = np.logaddexp(np.logaddexp(paths, before[:, 1:-1]), before[:, :-2] + skips) + emitted[:, frame]
+    padded = np.hstack([outside, paths])
+    losses[rows] = -np.logaddexp(padded[ends[0], ends[1] + 2], padded[ends[0], ends[1] + 1])
+    return losses
 
 
 def read(probabilities: np.ndarray, charset: Charset, **options: Any) -> Reading:

@@ -243,12 +243,17 @@ def images_of_eval(config: Config) -> Iterator[ListedImage]:
 
 
 def _add_file(found: ImageList, file: Path, data_dir: str | Path | None) -> None:
-    """Add an image, or the images of a label file."""
+    """Add an image, or the images of a label file or of a list of paths, one a line."""
     if file.suffix.lower() in SUFFIXES or cv2.haveImageReader(str(file)):
         found.images.append(ListedImage(str(file), file))
         return
     folder = file.parent if data_dir is None else Path(data_dir)
-    for line in read_label_file(file):
+    lines = list(read_label_file(file))
+    paths = [name for each in lines if (name := each.content.decode("utf-8", "replace").strip())]
+    if all("\t" not in each and each.lower().endswith(SUFFIXES) for each in paths):
+        found.images.extend(ListedImage(each, folder / each) for each in paths)
+        return
+    for line in lines:
         if line.issue is not None:
             found.bad_lines.append(f"{file}:{line.number}: {line.issue}")
         for name in line.images:

@@ -20,7 +20,7 @@ from ppocr_ext.inference.formats import CHARACTERS, FORMATS, MODEL_FILE, POLICY,
 from ppocr_ext.inference.released import ReleasedModel, find_released, released_packages
 from ppocr_ext.inference.runners import ONNX, Engine, NetworkEngine, NrtrEngine
 from ppocr_ext.limits import MAX_INPUT_WIDTH
-from ppocr_ext.recognition.ctc_text import best_classes
+from ppocr_ext.recognition.ctc_text import best_classes, label_losses
 from ppocr_ext.recognition.exported import Exported, exported_direction, read_exported
 from ppocr_ext.recognition.images import WidthPolicy
 from ppocr_ext.text_direction import client_direction
@@ -38,26 +38,34 @@ class RecognizerParts:
         policy: prepares the images.
         charset: the dictionary.
         origin: for a released model, where it, its dictionary and its preprocessing are from, in a sentence.
+        ignored: characters that are read as nothing: their probability is added to that of the blank.
     """
 
     engine: Engine
     policy: WidthPolicy
     charset: Charset
     origin: str = ""
+    ignored: str = ""
 
-    def best(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def best(
+        self, inputs: np.ndarray, labels: Sequence[Sequence[int] | None]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the best class of each frame and its probability, [B, T]; for NRTR those of each character.
+
+        The third array has the loss of each label (:func:`label_losses`), [B]; NaN for NRTR.
 
         Args:
             inputs: prepared images, float32 [B, 3, H, W].
+            labels: class ids of the label of each; None if there is none to judge.
 
         Raises:
             WeightsError: the engine's classes are not those of the dictionary, or a probability is not a number.
             ModelError: the head returns no NRTR characters.
         """
         if isinstance(self.engine, NrtrEngine):
-            return self.engine.decode(inputs)
-        ids, best = best_classes(self.probabilities(inputs))
+            return *self.engine.decode(inputs), np.full(len(inputs), np.nan)
+        probabilities = self.probabilities(inputs)
+        ids, best = best_classes(probabilities)
         if not np.isfinite(
             best
         ).all():  # a NaN is the best of its frame, and would read as class 0, the blank
@@ -66,7 +74,7 @@ class RecognizerParts:
                 "take an earlier checkpoint.",
                 code="not_finite",
             )
-        return ids, best
+        return ids, best, label_losses(probabilities, labels)
 
     def probabilities(self, inputs: np.ndarray) -> np.ndarray:
         """Return the probabilities of a CTC recogniser: float32 [B, T, C].
@@ -84,6 +92,10 @@ class RecognizerParts:
                 f"{self.charset.ctc_classes}. Fix: give the dictionary that it was trained with.",
                 code="charset_mismatch",
             )
+        if ids := [number for number, each in enumerate(self.charset.ctc_symbols) if each in self.ignored]:
+            probabilities = probabilities.copy()  # an engine may own the array
+            probabilities[..., 0] += probabilities[..., ids].sum(axis=-1)
+            probabilities[..., ids] = 0
         return probabilities
 
 

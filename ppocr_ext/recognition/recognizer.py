@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import chain, islice, repeat
 from os import PathLike, fspath
 from typing import Any, Literal, NamedTuple, cast
 
@@ -20,7 +20,8 @@ from ppocr_ext.recognition.ctc_text import Reading, read_classes, read_sequence
 from ppocr_ext.recognition.images import ImageSource, is_image, read_image
 from ppocr_ext.recognition.opening import OpenOptions, Source, open_parts
 
-_Classes = tuple[np.ndarray, np.ndarray]  # the best class of each frame, and its probability: [B, T]
+# the best class of each frame and its probability, [B, T]; the loss of the label, [B]
+_Classes = tuple[np.ndarray, np.ndarray, np.ndarray]
 _WINDOW = 8  # batches that are read together; their images of equal width share a batch
 
 
@@ -30,11 +31,13 @@ class _Batch(NamedTuple):
     Attributes:
         places: positions of the images in their window.
         sizes: original height and width of each image, pixels.
+        labels: class ids of the label of each; None if there is none to judge.
         inputs: float32 [B, 3, H, W].
     """
 
     places: Sequence[int]
     sizes: Sequence[tuple[int, int]]
+    labels: Sequence[list[int] | None]
     inputs: np.ndarray
 
 
@@ -129,6 +132,10 @@ class Recognizer:
         """
         return cls(config, **options)
 
+    def ignoring(self, characters: str) -> Recognizer:
+        """Return a recogniser that reads ``characters`` as nothing: a CTC frame that shows one is a blank."""
+        return Recognizer(replace(self._parts, ignored=characters))
+
     def read(self, images: ImageSource | Iterable[ImageSource], batch_size: int = 16) -> list[Reading]:
         """Return the reading of each image, in the order of the images.
 
@@ -151,15 +158,22 @@ class Recognizer:
             )
         return list(self.stream(cast("Iterable[ImageSource]", images), batch_size))
 
-    def stream(self, images: Iterable[ImageSource], batch_size: int = 16) -> Iterator[Reading]:
+    def stream(
+        self,
+        images: Iterable[ImageSource],
+        batch_size: int = 16,
+        labels: Iterable[str | None] = (),
+    ) -> Iterator[Reading]:
         """Yield the readings of :meth:`read`; only a few batches of images are in memory at a time.
+
+        With ``labels``, one for each image, a reading has the loss of its label.
 
         The engine computes in its own thread. Meanwhile the next images are decoded and resized, and the results of the
         previous ones are turned into texts.
         """
         if batch_size < 1:
             raise DataError(f"batch_size is {batch_size}, but must be at least 1.", code="bad_value")
-        numbered = enumerate(images)
+        numbered = enumerate(zip(images, chain(labels, repeat(None))))  # noqa: B905 - the images end first
         size = batch_size * (_WINDOW if self.policy.kind == "widen" else 1)
         windows = iter(lambda: list(islice(numbered, size)), [])
         first = next(windows, [])
@@ -167,7 +181,7 @@ class Recognizer:
         if not second:
             # Not in a new thread: an engine would start its own threads again there, which takes longer than one image.
             loaded = self._load(first, batch_size)
-            yield from self._texts(loaded, map(self._parts.best, [batch.inputs for batch in loaded.batches]))
+            yield from self._texts(loaded, map(self._best, loaded.batches))
             return
         pool = ThreadPoolExecutor(1)
         before: Iterator[Reading] = iter(())
@@ -175,22 +189,26 @@ class Recognizer:
             for window in chain([first, second], windows):
                 loaded = self._load(window, batch_size)
                 # Submitted before the texts of the previous window are made, so that the engine never waits.
-                computing = [pool.submit(self._parts.best, batch.inputs) for batch in loaded.batches]
+                computing = [pool.submit(self._best, batch) for batch in loaded.batches]
                 yield from before
                 before = self._texts(loaded, (each.result() for each in computing))
             yield from before
         finally:
             pool.shutdown(cancel_futures=True)
 
-    def _load(self, images: Sequence[tuple[int, ImageSource]], batch_size: int) -> _Window:
-        """Decode, resize and group images, each with its number."""
-        readings, by_width = [], defaultdict[int, list[tuple[int, tuple[int, int], np.ndarray]]](list)
-        for place, (number, source) in enumerate(images):
+    def _best(self, batch: _Batch) -> _Classes:
+        return self._parts.best(batch.inputs, batch.labels)
+
+    def _load(self, images: Sequence[tuple[int, tuple[ImageSource, str | None]]], batch_size: int) -> _Window:
+        """Decode, resize and group images, each with its number and its label."""
+        readings, by_width = [], defaultdict[int, list[tuple[Any, ...]]](list)
+        for place, (number, (source, label)) in enumerate(images):
             name, error = fspath(source) if isinstance(source, str | PathLike) else number, None
             try:
                 image = self.policy.turned(read_image(source))
                 pixels = self.policy.prepare(image)
-                by_width[pixels.shape[2]].append((place, (image.shape[0], image.shape[1]), pixels))
+                ids = None if label is None else self.charset.ids_to_read(label)
+                by_width[pixels.shape[2]].append((place, image.shape[:2], ids, pixels))
             except DataError as problem:
                 error = str(problem)
             except MemoryError:
@@ -199,8 +217,8 @@ class Recognizer:
         batches = []
         for equal in by_width.values():
             for first in range(0, len(equal), batch_size):
-                places, sizes, inputs = zip(*equal[first : first + batch_size], strict=True)
-                batches.append(_Batch(places, sizes, np.stack(inputs)))
+                places, sizes, labels, inputs = zip(*equal[first : first + batch_size], strict=True)
+                batches.append(_Batch(places, sizes, labels, np.stack(inputs)))
         return _Window(readings, batches)
 
     def _texts(self, window: _Window, computed: Iterable[_Classes]) -> Iterator[Reading]:
@@ -208,7 +226,9 @@ class Recognizer:
         parts, readings = self._parts, window.readings
         for batch, classes in zip(window.batches, computed, strict=True):
             columns, frames = batch.inputs.shape[3], classes[0].shape[1]
-            for place, (height, width), ids, best in zip(batch.places, batch.sizes, *classes, strict=True):
+            for place, (height, width), ids, best, loss in zip(
+                batch.places, batch.sizes, *classes, strict=True
+            ):
                 image = readings[place].image
                 if isinstance(parts.engine, NrtrEngine):
                     reading = read_sequence(ids, best, parts.charset, image)
@@ -224,5 +244,5 @@ class Recognizer:
                         width=width,
                         image=image,
                     )
-                readings[place] = replace(reading, tall=is_tall(height, width))
+                readings[place] = replace(reading, tall=is_tall(height, width), loss=float(loss))
         yield from readings

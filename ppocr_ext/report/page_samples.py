@@ -76,17 +76,18 @@ class SampleCard:
     """A sample as a page shows it.
 
     Attributes:
-        label: the true text.
+        label: the true text; None if it is unknown.
         text: the predicted text.
         confidence: 0 to 1; None if unknown.
         correct: True if the metric counts it as correct.
         png: the image in base64; empty without an image.
         image: path of the image, or ``folder#12`` for an LMDB; empty if unknown.
-        before: an earlier prediction; None if there is none.
+        before: an earlier prediction, or another model's; None if there is none.
+        other: what ``before`` is.
         nrtr: what the NRTR branch reads; None if unknown.
     """
 
-    label: str
+    label: str | None
     text: str
     confidence: float | None
     correct: bool
@@ -94,13 +95,14 @@ class SampleCard:
     image: str = ""
     before: str | None = None
     nrtr: str | None = None
+    other: str = "before"
 
     @property
     def is_long(self) -> bool:
         """True if the image shows a long text line or a text is long, which needs a wide card."""
         header = base64.b64decode(self.png[:32])  # bytes 16 to 23 of a PNG are its width and height
         width, height = (int.from_bytes(header[at : at + 4], "big") for at in (16, 20))
-        return width > _LONG * height > 0 or len(max(self.label, self.text, key=len)) > _LONG_TEXT
+        return width > _LONG * height > 0 or len(max(self.label or "", self.text, key=len)) > _LONG_TEXT
 
 
 @dataclass(frozen=True)

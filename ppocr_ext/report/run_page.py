@@ -130,18 +130,20 @@ def sample_cards(cards: Sequence[SampleCard]) -> str:
 
 def _sample_card(card: SampleCard) -> str:
     """Return a sample with image, label, prediction and confidence; differences are marked."""
-    label, text = _mark_differences(card.label[:_LONGEST], card.text[:_LONGEST])
+    true = (card.text if card.label is None else card.label)[:_LONGEST]
+    label, text = _mark_differences(true, card.text[:_LONGEST])
+    labelled = "" if card.label is None else f"<dt>label</dt><dd>{label}</dd>"
     alt = esc(card.image or "image")
     image = f'<img alt="{alt}" src="data:image/png;base64,{card.png}">' if card.png else ""
     name = f"<dt>image</dt><dd>{esc(card.image)}</dd>" if card.image and not image else ""
     then = ""
-    for title, other in (("before", card.before), ("by NRTR", card.nrtr)):
+    for title, other in ((card.other, card.before), ("by NRTR", card.nrtr)):
         if other is not None:
-            marked = _mark_differences(card.label[:_LONGEST], other[:_LONGEST])[1]
+            marked = _mark_differences(true, other[:_LONGEST])[1]
             then += f"<dt>{title}</dt><dd>{marked or '<i>empty</i>'}</dd>"
     return (
         f'<div class="sample {"right" if card.correct else "wrong"}">{image}<div><dl>{name}'
-        f"<dt>label</dt><dd>{label}</dd><dt>prediction</dt><dd>{text or '<i>empty</i>'}</dd>{then}"
+        f"{labelled}<dt>prediction</dt><dd>{text or '<i>empty</i>'}</dd>{then}"
         f'<dt>confidence</dt><dd class="sure">{percent(card.confidence)}</dd></dl></div></div>'
     )
 

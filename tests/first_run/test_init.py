@@ -227,7 +227,7 @@ def test_the_batch_fits_into_the_memory_and_few_of_many_samples_are_judged(
     monkeypatch.setattr(trial, "_peak_memory", lambda: next(peaks))
     monkeypatch.setattr(trial, "memory_limit", lambda: 1500)
     monkeypatch.setattr(trial, "JUDGED", 20)
-    monkeypatch.setattr(trial, "_READS", 0.0)
+    monkeypatch.setattr(trial, "READS", 0.0)
     said(capsys, "init", photos, "--base", "run")
     content = json.loads(Path("my/init.json").read_text("utf-8"))
     config = load("my/config.yml")

@@ -115,7 +115,7 @@ class _Traced(nn.Layer):
 
 @contextmanager
 def _home_for_paddle() -> Iterator[None]:
-    """Inside this context, `~/.cache` can be written to: Paddle 3 keeps code there while it compiles."""
+    """Inside this context, `~/.cache` can be written to: Paddle 3 keeps code there alone while it compiles."""
     folder = Path(os.path.expanduser("~/.cache/paddle/to_static_tmp"))  # noqa: PTH111 - a user may have no home
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)

@@ -73,7 +73,7 @@ def require_agreement(context: RunContext, preflight: Mapping[str, PreflightRepo
 
 def facts_of(context: RunContext, preflight: Mapping[str, PreflightReport]) -> dict[str, str]:
     """Return what must be the same on every machine, by name."""
-    version = sys.modules["ppocr_ext"].__version__  # not imported: the package offers readers of runs
+    version = sys.modules["ppocr_ext"].__version__  # no import: the package itself is above this room
     sources = "".join(file_digest(file) for file in sorted(_PACKAGE.rglob("*.py")))
     facts = {
         "ppocr-ext": f"{version}, {_short(sha256(sources.encode()).hexdigest())}",

@@ -370,7 +370,8 @@ def _send_at_once() -> None:
     """Make the TCP sockets of this process send small messages at once.
 
     Paddle's store writes a request in two parts. Otherwise the second part would wait 44 ms until the first one is
-    acknowledged. A barrier has two requests, which would be a third of a step of a small network.
+    acknowledged. A barrier has two requests, which would be a third of a step of a small network. Paddle has no option
+    for this, and does not say which socket its store has.
     """
     for file in filter(Path.is_socket, Path("/proc/self/fd").glob("*")):
         with (

@@ -57,7 +57,8 @@ def captcha_library() -> Any:
 class LibraryPainter:
     """Draw with the library itself, and replace its random numbers with ours while it draws.
 
-    The library uses the module ``secrets``, which cannot be seeded. Only one thread draws at a time.
+    The library uses the module ``secrets``, which cannot be seeded, and takes no other generator. Only one thread draws
+    at a time.
     """
 
     _lock = threading.Lock()

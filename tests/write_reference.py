@@ -121,6 +121,7 @@ GIVEN = {  # arguments that a run gives, not a config
     "metric": {"has_space"},
     "dataset": {"mode", "logger", "seed"},
 }
+EXAMPLE = re.compile(r"\n\n>>> .*\n.*")
 SECTION = re.compile(r"^(Args[^\n]*|Attributes|Raises|Returns|Yields|Keys of [^\n]+):$", re.MULTILINE)
 LEFT_OUT = ("Attributes", "Raises", "Returns", "Yields")
 ROLE = re.compile(r":\w+:`~?([^`]+)`")
@@ -245,7 +246,8 @@ def _joined(rows: list[tuple[str, str]]) -> list[list[str]]:
 
 
 def _docstring(text: str) -> tuple[str, list[tuple[str, list[tuple[str, str]]]]]:
-    """Return the prose of a docstring, and its sections: title and rows of name and meaning."""
+    """Return the prose of a docstring without its example, and its sections: title and rows of name and meaning."""
+    text = EXAMPLE.sub("", text)
     text = ROLE.sub(lambda found: f"`{found[1].rpartition('.')[2]}`", text).replace("``", "`")
     first, *rest = SECTION.split(text)
     sections = []

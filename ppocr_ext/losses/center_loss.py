@@ -131,6 +131,9 @@ BLANK = 0
 class CenterLoss(Loss):
     """Compute the mean squared distance of each frame's feature to the center of its class.
 
+    >>> list(CenterLoss(num_classes=5, feat_dim=3, update="ema")(ctc, ctc_batch))
+    ['loss_center', 'loss']
+
     ``predicts``: ``(features [B, T, D], logits [B, T, C])`` of a CTC head with ``return_feats``, or the outputs of a
     MultiHead with it. The defaults give PaddleOCR's loss. PaddleOCR computes a dense float64 ``[B·T, C]``; here only
     the needed distances are computed, in O(B·T·D).

@@ -84,6 +84,9 @@ def _listed_losses(entries: Any, owner: str) -> list[tuple[str, dict[str, Any]]]
 class CombinedLoss(Loss):
     """Add up weighted losses, each called as ``loss(predicts, batch)``; parts are logged with their weight.
 
+    >>> list(CombinedLoss([{"CTCLoss": {"weight": 0.5}}])(ctc, ctc_batch))
+    ['CTCLoss', 'loss']
+
     A loss that returns a bare tensor, or only ``loss``, is logged under its own name; PaddleOCR logs the first under
     the text of the tensor, and the second not at all. If two losses log the same name, the second one gets ``#2``, so
     that the parts always add up to ``loss``; PaddleOCR keeps only the last.
@@ -152,6 +155,9 @@ class CombinedLoss(Loss):
 @LOSSES.register()
 class MultiLoss(Loss):
     """Add up ``weight_1 · CTCLoss + weight_2 · NRTRLoss`` (or SARLoss) of one model.
+
+    >>> list(MultiLoss([{"CTCLoss": {}}, {"NRTRLoss": {}}])(heads, batch))
+    ['CTCLoss', 'NRTRLoss', 'loss']
 
     A CenterLoss may be listed too, with a ``weight`` of its own.
 

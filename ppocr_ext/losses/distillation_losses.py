@@ -71,6 +71,9 @@ def frame_weights(
 class CTCFrameKDLoss(PairLoss):
     """Compute ``τ² · Σ_t w_t KL(q_t ‖ p_t) / Σ_t w_t`` over the frames of all lines of the batch.
 
+    >>> list(CTCFrameKDLoss([["Student", "Teacher"]], "head_out", True)(predictions, batch))
+    ['ctc_frame_kd_0', 'loss']
+
     q and p are the softmax of teacher and student at temperature τ; τ² keeps the size of the gradient (Hinton et al.,
     2015). The teacher gets no gradient. If the numbers of frames differ, the teacher's probabilities are interpolated
     to the student's frames. w is ``blank_weight`` if the teacher reads a blank, and 1 otherwise; blanks in the padding
@@ -121,6 +124,9 @@ class CTCFrameKDLoss(PairLoss):
 @LOSSES.register()
 class DistillCTCLogits(PairLoss):
     """Compute the KL divergence of two sub-models' CTC probabilities, each averaged over all frames of a line.
+
+    >>> list(DistillCTCLogits([["Student", "Teacher"]], "head_out")(predictions, batch))
+    ['ctc_logits_0', 'loss']
 
     ``Σ_c q log((q + ε)/(p + ε) + ε)``, the mean over lines, with q the teacher's and p the student's mean
     of softmax at temperature 0.5. The sub-models may have different numbers of frames.
@@ -190,6 +196,9 @@ class _MeanProbabilities(PyLayer):
 @LOSSES.register()
 class DistillationDKDLoss(PairLoss):
     """Compute ``τ² · (α · TCKD + β · NCKD)`` between the decoders of two sub-models.
+
+    >>> list(DistillationDKDLoss([["Student", "Teacher"]], "head_out", True, "gtc")(predictions, batch))
+    ['dkd_0', 'loss']
 
     TCKD is the KL divergence of (target character, all others); NCKD is the KL divergence among the other characters.
     Both compare teacher and student at temperature τ, and are averaged over all positions.
@@ -263,6 +272,9 @@ class DistillationDKDLoss(PairLoss):
 @LOSSES.register()
 class MaskedDKDLoss(DistillationDKDLoss):
     """Compute ``τ² · (α · TCKD + β · NCKD)`` as a mean over all positions except padding.
+
+    >>> list(MaskedDKDLoss([["Student", "Teacher"]], "head_out", True)(predictions, batch))
+    ['masked_dkd_0', 'loss']
 
     ``dis_head: gtc``: the target of a position is its character in the label, as in PaddleOCR's
     ``DistillationDKDLoss``; positions after ``</s>`` do not count.

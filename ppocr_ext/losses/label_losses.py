@@ -32,6 +32,9 @@ _NO_KERNEL = re.compile(r"warp-ctc.*Error in (get_workspace_size|compute_ctc_los
 class CTCLoss(Loss):
     """Compute the mean over the lines of ``-log p(label | logits)``; the blank is class 0.
 
+    >>> list(CTCLoss()(ctc, ctc_batch))
+    ['loss']
+
     ``predicts``: logits float32 [B, T, C] without softmax, or ``(features, logits)``.
     ``batch``: ``[image, label, length, …]`` with label int [B, L] padded with 0 and length int [B].
 
@@ -236,6 +239,9 @@ def sequence_cross_entropy(
 class NRTRLoss(Loss):
     """Compute the mean cross entropy over all positions except padding (Sheng et al., ICDAR 2019, section III-D).
 
+    >>> list(NRTRLoss()(gtc, gtc_batch))
+    ['loss']
+
     ``predicts``: logits float32 [B, N, C] of the teacher-forced decoder.
     ``batch``: ``[image, label, length, …]``, label int64 [B, L] as ``<s> characters </s> padding``, L > N.
 
@@ -272,6 +278,9 @@ class NRTRLoss(Loss):
 class SARLoss(Loss):
     """Compute the mean cross entropy over all positions except padding (Li et al., AAAI 2019, section 3.4).
 
+    >>> list(SARLoss()(sar, gtc_batch))
+    ['loss']
+
     ``predicts``: logits float32 [B, L, C], each behind one entry of the label; the last one has no target.
     ``batch``: ``[image, label, length, …]``, label int64 [B, L] as ``<BOS> characters <EOS> padding``.
 
@@ -307,6 +316,9 @@ class SARLoss(Loss):
 @LOSSES.register()
 class CELoss(Loss):
     """Compute the cross entropy of a decoder: NRTR's by default, ViTSTR's (``with_all``), or ABINet's (a mapping).
+
+    >>> list(CELoss()(gtc, gtc_batch))
+    ['loss']
 
     ``predicts``: logits float32 [B, N, C], or a mapping from names to logits or to lists of logits.
     ``batch``: ``[image, label, length, …]``, label int64 [B, L] as ``<s> characters </s> padding``.

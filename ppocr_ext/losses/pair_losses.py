@@ -223,6 +223,9 @@ _EPSILON_RATIO = 1e-5
 class DistillationKLDivLoss(PairLoss):
     """Compute KL(teacher ‖ student) of the softmax of logits [B, N, C] (Hinton et al., 2015, temperature 1).
 
+    >>> list(DistillationKLDivLoss([["Student", "Teacher"]], "head_out", True)(predictions, batch))
+    ['kl_div_0', 'loss']
+
     With ``multi_head`` it is the mean over all positions except padding (``dis_head: gtc``) or over all frames
     (``dis_head: ctc``, for which PaddleOCR fails, since it applies the decoder's mask). Kept for parity: without
     ``multi_head`` it is the sum over positions, divided by the number of lines, for any head. :class:`CTCFrameKDLoss`
@@ -265,6 +268,9 @@ class DistillationKLDivLoss(PairLoss):
 @LOSSES.register()
 class DistillationDMLLoss(PairLoss):
     """Compute ``(KL(p₁ ‖ p₂) + KL(p₂ ‖ p₁)) / 2`` of two sub-models (Zhang et al., CVPR 2018), gradients for both.
+
+    >>> list(DistillationDMLLoss([["Student", "Teacher"]], key="head_out", multi_head=True)(predictions, batch))
+    ['dml_0', 'loss']
 
     With ``use_log`` (recognition) it is the sum over positions and classes, divided by the number of lines; p is the
     activation plus 1e-10. Kept for parity: positions of padding count, also for ``dis_head: gtc``, and longer lines
@@ -332,6 +338,9 @@ class DistillationDMLLoss(PairLoss):
 @LOSSES.register()
 class DistillationDistanceLoss(PairLoss):
     """Compute the L1, L2 or smooth L1 distance of the same output of two sub-models; gradients for both.
+
+    >>> list(DistillationDistanceLoss("l2", [["Student", "Teacher"]], "backbone_out")(predictions, batch))
+    ['loss_distance_l2_Student_Teacher_0', 'loss']
 
     L2 of features is the hint of FitNets (Romero et al., ICLR 2015); smooth L1 is that of Fast R-CNN (Girshick,
     ICCV 2015).

@@ -90,6 +90,9 @@ class SubModelLoss(Loss):
 class DistillationCTCLoss(SubModelLoss):
     """Compute :class:`CTCLoss` of each listed sub-model; :class:`SubModelLoss` describes the other arguments.
 
+    >>> list(DistillationCTCLoss(["Student"], "head_out", True)(predictions, batch))
+    ['loss_ctc_Student_0', 'loss']
+
     Args:
         zero_infinity: as in :class:`CTCLoss`.
     """
@@ -110,6 +113,9 @@ class DistillationCTCLoss(SubModelLoss):
 @LOSSES.register()
 class DistillationNRTRLoss(SubModelLoss):
     """Compute the cross entropy of the NRTR branch of each listed sub-model.
+
+    >>> list(DistillationNRTRLoss(["Student"], "head_out", True)(predictions, batch))
+    ['loss_nrtr_Student_0', 'loss']
 
     :class:`SubModelLoss` describes the arguments.
 
@@ -134,6 +140,9 @@ class DistillationNRTRLoss(SubModelLoss):
 class DistillationSARLoss(SubModelLoss):
     """Compute :class:`SARLoss` of each listed sub-model; :class:`SubModelLoss` describes the other arguments.
 
+    >>> list(DistillationSARLoss(["Student"], "head_out", True)(predictions, batch))
+    ['loss_sar_Student_0', 'loss']
+
     Args:
         ignore_index: class of the padding, n + 1; a run fills it in.
     """
@@ -152,6 +161,9 @@ class DistillationSARLoss(SubModelLoss):
 @LOSSES.register()
 class DistillationCenterLoss(SubModelLoss):
     """Compute :class:`CenterLoss` for each listed sub-model, each with its own centers.
+
+    >>> list(DistillationCenterLoss(["Student"], "head_out", True, "center", 5, 3, update="ema")(predictions, batch))
+    ['center_Student_0', 'loss']
 
     Args:
         model_name_list: the sub-models, ``[Student]``.

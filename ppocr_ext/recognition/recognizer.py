@@ -56,6 +56,9 @@ class _Window(NamedTuple):
 class Recognizer:
     """Read images of one text line each.
 
+    >>> len(Recognizer("output/my_run").read(["first.png", "second.png"]))
+    2
+
     Several threads may use one object. The text of an image does not depend on ``batch_size`` or on the other images,
     since only images of equal width share a batch.
 

@@ -5,11 +5,13 @@ import shutil
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import cv2
 import numpy as np
 import onnx
 import pytest
+from docstring_examples import check_example
 from error_codes import raises_code
 from saved_runs import network_of
 from test_ctc_text import frames
@@ -295,3 +297,12 @@ assert not {{"paddle", "ppocr", "paddleocr"}} & sys.modules.keys()
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=HANG)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == Recognizer(exported).read(images[0])[0].text
+
+
+def test_the_example_of_its_docstring(run, images, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("output").mkdir()
+    Path("output/my_run").symlink_to(run)
+    for name, image in zip(("first.png", "second.png"), images, strict=False):
+        Path(name).symlink_to(image)
+    check_example(Recognizer, {"Recognizer": Recognizer})

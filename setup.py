@@ -1,4 +1,4 @@
-"""Packaging of ppocr-ext; tool settings are in pyproject.toml."""
+"""What is computed of the packaging of ppocr-ext; the rest is in pyproject.toml."""
 
 from __future__ import annotations
 
@@ -30,23 +30,6 @@ def long_description() -> str:
     text = re.sub(r"^!\[.*\n+", "", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
     return re.sub(r"\[([^\]]*)\]\((?!https?:)[^)]*\)", r"\1", text)
 
-
-INSTALL_REQUIRES = [
-    # 2.9.1 and 2.10.0 hold the training loop that we run in; from 3.0 on the wheel holds no `ppocr` and no
-    # `tools/program.py`. 2.10.0 is what pip takes; 2.9.1 needs numpy<2 (it says so itself, and its imgaug fails
-    # on numpy 2).
-    "paddleocr>=2.9.1,<3",
-    "numpy",
-    "pyyaml",
-    # paddleocr and albumentations bring opencv-contrib-python and opencv-python-headless too. All three
-    # write the folder `cv2`: harmless while their versions are equal, and `ppocr-ext doctor` says if not.
-    "opencv-python",
-    "pillow",
-    "fonttools",
-    "lmdb",
-    "tqdm",
-    "rapidfuzz",
-]
 
 # Paddle imports setuptools wherever it runs, but requires it on Python 3.12 only; an environment made by
 # uv, for one, has none.
@@ -102,29 +85,11 @@ EXTRAS = {
 }
 
 setup(
-    name="ppocr-ext",
     version=version(),
-    description="Distil and fine-tune PaddleOCR text recognisers from a plain pip install",
     long_description=long_description(),
     long_description_content_type="text/markdown",
-    license="Apache-2.0",
-    license_files=["LICENSE"],
-    python_requires=">=3.10,<3.14",
     packages=[*find_packages(include=["ppocr_ext", "ppocr_ext.*"]), *config_packages()],
     package_dir={"ppocr_ext": "ppocr_ext", "ppocr_ext.configs": "configs"},
     package_data={"ppocr_ext": ["py.typed", "dictionaries/*"], "": ["*.yml", "*.txt", "*.json"]},
-    install_requires=INSTALL_REQUIRES,
     extras_require=EXTRAS,
-    entry_points={"console_scripts": ["ppocr-ext = ppocr_ext.cli.main:main"]},
-    classifiers=[
-        "Development Status :: 5 - Production/Stable",
-        "Intended Audience :: Developers",
-        "Operating System :: POSIX :: Linux",
-        "Programming Language :: Python :: 3.10",
-        "Programming Language :: Python :: 3.11",
-        "Programming Language :: Python :: 3.12",
-        "Programming Language :: Python :: 3.13",
-        "Topic :: Scientific/Engineering :: Image Recognition",
-        "Typing :: Typed",
-    ],
 )

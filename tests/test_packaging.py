@@ -38,11 +38,11 @@ def test_name_and_version() -> None:
 
 
 def test_setup_doctor_and_guides_name_the_same_versions_of_python() -> None:
-    text = (REPOSITORY / "setup.py").read_text(encoding="utf-8")
+    text = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
     versions = re.findall(r"Python :: (3\.\d+)", text)
     (first, *_, last) = (tuple(map(int, version.split("."))) for version in versions)
     assert (first, last) == doctor._PYTHONS
-    assert f'python_requires=">={versions[0]},<3.{last[1] + 1}"' in text
+    assert f'requires-python = ">={versions[0]},<3.{last[1] + 1}"' in text
     for page in ("README.md", "docs/install.md", "docs/paddleocr.md"):
         assert f"Python {versions[0]} to {versions[-1]}" in (REPOSITORY / page).read_text(encoding="utf-8")
 
@@ -96,7 +96,7 @@ def test_a_source_tree_finds_its_configurations(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_every_package_that_is_imported_is_required() -> None:
-    # Import name -> distribution, for those that setup.py names.
+    # Import name -> distribution, for those that the package names.
     required = {
         "captcha": "captcha",
         "cv2": "opencv-python",
@@ -116,7 +116,7 @@ def test_every_package_that_is_imported_is_required() -> None:
         "tqdm": "tqdm",
         "yaml": "pyyaml",
     }
-    text = (REPOSITORY / "setup.py").read_text(encoding="utf-8")
+    text = "".join((REPOSITORY / name).read_text(encoding="utf-8") for name in ("pyproject.toml", "setup.py"))
     assert [name for name in required.values() if f'"{name}' not in text] == []
     of_the_host = {"ppocr", "tools"}
     known = {*required, *of_the_host, *sys.stdlib_module_names, "ppocr_ext"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 
@@ -58,19 +57,11 @@ class UnknownComponentError(ConfigError):
 class ModelError(PPOCRExtError):
     """A network cannot be built or run with its configuration.
 
-    Args:
-        message: as of all errors.
-        code: as of all errors.
-        keys: the options of the part that are at fault.
-
     Attributes:
-        path: config path of the part that cannot be built, below ``Architecture``; empty for other errors.
+        sub_model: the entry of ``Architecture.Models`` that cannot be built; None for other errors.
     """
 
-    def __init__(self, message: str = "", *, code: str | None = None, keys: Sequence[str] = ()) -> None:
-        super().__init__(message, code=code)
-        self.keys = keys
-        self.path: tuple[str, ...] = ()
+    sub_model: str | None = None
 
 
 class DataError(PPOCRExtError):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from functools import partial
 from typing import Any
@@ -58,15 +57,14 @@ class BaseModel(nn.Layer):
         ):
             if not parts.get(part):
                 continue
-            with _errors_at(part):
-                layer = build({**parts[part], "in_channels": channels})
-                if part != "Head" and not hasattr(layer, "out_channels"):
-                    raise ModelError(
-                        f"{part} {parts[part].get('name')}: the layer has no attribute out_channels, which the next "
-                        f"part needs. Fix: set it in the constructor of {type(layer).__name__}.",
-                        code="missing_attribute",
-                    )
+            layer = build({**parts[part], "in_channels": channels})
             setattr(self, part.lower(), layer)
+            if part != "Head" and not hasattr(layer, "out_channels"):
+                raise ModelError(
+                    f"{part} {parts[part].get('name')}: the layer has no attribute out_channels, which the next part "
+                    f"needs. Fix: set it in the constructor of {type(layer).__name__}.",
+                    code="missing_attribute",
+                )
             channels = getattr(layer, "out_channels", None)
         if parts.get("fused", False):
             fuse_in_place(self)
@@ -202,16 +200,6 @@ def build_neck(config: Mapping[str, Any]) -> nn.Layer:
     return _build(NECKS, config)
 
 
-@contextmanager
-def _errors_at(*path: str) -> Iterator[None]:
-    """Put ``path`` before that of an error raised inside this context."""
-    try:
-        yield
-    except ModelError as error:
-        error.path = (*path, *error.path)
-        raise
-
-
 def build_head(config: Mapping[str, Any]) -> nn.Layer:
     """Build the head from its ``name``, ``in_channels`` and other options."""
     return _build(HEADS, config)
@@ -275,8 +263,11 @@ class DistillationModel(nn.Layer):
         self.pretrained: dict[str, str] = {}
         frozen = []
         for name, options in plain_copy(config["Models"]).items():
-            with _errors_at("Models", str(name)):
+            try:
                 model = BaseModel(options)
+            except ModelError as error:
+                error.sub_model = str(name)
+                raise
             if options.get("pretrained"):
                 self.pretrained[name] = options["pretrained"]
             if options.get("freeze_params"):

@@ -244,7 +244,6 @@ class SequenceEncoder(nn.Layer):
                 f"Neck: there is no encoder {encoder_type!r}. Fix: use {', '.join(ENCODERS)}, or give a PaddleOCR "
                 f"checkout, which has others, with `--host DIR`.",
                 code="unsupported_component",
-                keys=["encoder_type"],
             )
         self.encoder_type = encoder_type
         self.encoder: nn.Layer | None = None

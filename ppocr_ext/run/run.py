@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -211,8 +212,16 @@ def build_network(config: Config, charset: Charset, opened: Collection[str] | No
 
 
 def _path_of(config: Config, error: ModelError) -> tuple[str, ...]:
-    """Return the config path of the part that cannot be built, or of its option at fault that ``-o`` has set."""
-    part = ("Architecture", *error.path)
-    paths = [(*part, key) for key in error.keys]
-    given = [path for path in paths if path[-1] in config.at(part) and config.place(path).is_option]
-    return [*given, part][0]
+    """Return the config path of the part that ``error`` names, or of its option that ``-o`` has set.
+
+    If it names none, return the path of the model.
+    """
+    model = ("Architecture",) if error.sub_model is None else ("Architecture", "Models", error.sub_model)
+    words = set(re.findall(r"\w+", str(error)))
+    for part in ("Transform", "Backbone", "Neck", "Head"):
+        path = (*model, part)
+        options = config.at(path, default=None)
+        if isinstance(options, Config) and options.get("name") in words:
+            given = [key for key in options if key in words and config.place((*path, key)).is_option]
+            return (*path, str(given[0])) if given else path
+    return model

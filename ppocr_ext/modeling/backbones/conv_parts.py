@@ -172,7 +172,6 @@ class FrameBackbone(nn.Layer):
                 f"{type(self).__name__}: train_frames is {train_frames!r}, but must be a number of frames or `width`. "
                 f"Fix: {TRAIN_FRAMES} is PaddleOCR's, `width` makes one frame for 8 pixels.",
                 code="bad_value",
-                keys=["train_frames"],
             )
         self.train_frames = train_frames
 
@@ -327,5 +326,4 @@ def multiple_of(channels: float, step: int) -> int:
 def check_length(values: Sequence[object], count: int, where: str) -> None:
     """Raise a ModelError unless `values` has `count` entries."""
     if len(values) != count:
-        text = f"{where} has {len(values)} entries, but must have {count}."
-        raise ModelError(text, code="bad_value", keys=[where.rpartition(".")[2]])
+        raise ModelError(f"{where} has {len(values)} entries, but must have {count}.", code="bad_value")

@@ -316,21 +316,18 @@ def _check_sizes(
             f"SVTRv2: dims, num_heads and sub_k need one entry for each stage, and depths the number of its blocks in "
             f"mixer, {blocks} (found depths {[*depths]}, and {len(dims)}, {len(num_heads)} and {len(sub_k)} entries).",
             code="length_mismatch",
-            keys=("dims", "num_heads", "sub_k", "depths", "mixer"),
         )
     for i, (dim, heads) in enumerate(zip(dims, num_heads, strict=True)):
         if dim % heads or dim % 2:
             raise ModelError(
                 f"SVTRv2: dims[{i}] = {dim} must be even and a multiple of num_heads[{i}] = {heads}.",
                 code="bad_value",
-                keys=("dims", "num_heads"),
             )
     if any(size != 2 * pad + 1 for size, pad in zip(kernel_size, padding, strict=True)):
         raise ModelError(
             f"SVTRv2: kernel_size {list(kernel_size)} with padding {list(padding)} changes the size of the "
             f"image. Fix: use an odd kernel, and half of it, rounded down, as padding.",
             code="bad_value",
-            keys=("kernel_size", "padding"),
         )
 
 
@@ -341,23 +338,19 @@ def _check_order(mixer: Sequence[Sequence[str]]) -> None:
             where = f"SVTRv2: mixer[{i}][{j}]"
             if kind not in (CONV, GLOBAL):
                 raise ModelError(
-                    f"{where}: found {kind!r}, expected '{CONV}' or '{GLOBAL}'.",
-                    code="bad_value",
-                    keys=["mixer"],
+                    f"{where}: found {kind!r}, expected '{CONV}' or '{GLOBAL}'.", code="bad_value"
                 )
             if kind == CONV and previous == GLOBAL:
                 raise ModelError(
                     f"{where} is a Conv block after a Global one. Fix: put all Conv blocks first, in the stage "
                     f"and over the stages.",
                     code="bad_order",
-                    keys=["mixer"],
                 )
             if kind == GLOBAL and previous == CONV and i > 0 and j == 0:
                 raise ModelError(
                     f"{where}: a stage after one that ends in Conv must begin with Conv, since PaddleOCR "
                     f"changes to Global only inside a stage.",
                     code="bad_order",
-                    keys=["mixer"],
                 )
             previous = kind
 
@@ -370,11 +363,8 @@ def _check_end(last: str, last_stage: bool, use_pool: bool, feat2d: bool) -> Non
         raise ModelError(
             f"SVTRv2: {keys[0]} needs a network whose last block is Global, not Conv.",
             code="conflicting_keys",
-            keys=keys,
         )
     if use_pool and feat2d:
         raise ModelError(
-            "SVTRv2: use_pool returns an image already. Fix: set feat2d: false.",
-            code="conflicting_keys",
-            keys=("feat2d", "use_pool"),
+            "SVTRv2: use_pool returns an image already. Fix: set feat2d: false.", code="conflicting_keys"
         )

@@ -226,7 +226,6 @@ class Transformer(nn.Layer):
             raise ModelError(
                 f"NRTR head: beam_size = {beam_size}, but only greedy decoding (-1) is supported.",
                 code="bad_value",
-                keys=["beam_size"],
             )
         self.out_channels = out_channels + 1
         self.d_model = d_model

@@ -6,22 +6,26 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from ppocr_ext.base.parts import CLIENT_NAMES
 from ppocr_ext.charset import Charset
 from ppocr_ext.check.config_check import ConfigCheck
 from ppocr_ext.check.data import reads_key
+from ppocr_ext.check.findings import KeyPath
 from ppocr_ext.checkpoint.checkpoints import why_missing
 from ppocr_ext.checkpoint.files import read_journal
 from ppocr_ext.checkpoint.weight_sources import find_source
 from ppocr_ext.config import Config, resolve_charset
 from ppocr_ext.config.derive import class_counts, model_paths, wrong_counts
-from ppocr_ext.config.global_keys import ValueRule, shown
+from ppocr_ext.config.global_keys import Problem, ValueRule, shown
 from ppocr_ext.errors import CharsetError, ConfigError, PPOCRExtError
 from ppocr_ext.io.resources import is_shipped_dictionary
-from ppocr_ext.messages import LOG, path_hint, shortened
+from ppocr_ext.messages import LOG, did_you_mean, near_match, path_hint, shortened
 from ppocr_ext.registry import DATASETS
+from ppocr_ext.text_direction import LEFT_TO_RIGHT, client_direction
 
-KeyPath = tuple[str, ...]
 _FIX_PATH = "Fix: a path from there, or an absolute one."
+# PaddleX's key of the name of an exported model, and that of PaddleOCR 3.x
+MODEL_NAME_KEYS = (("Global", "pdx_model_name"), ("Global", "model_name"))
 _DICTIONARY = ("Global", "character_dict_path")
 
 
@@ -55,10 +59,30 @@ def check_dictionary(check: ConfigCheck) -> None:
             f"  Fix: `use_space_char: false` for a new training; keep true for weights that were trained with it.",
         )
     _check_unknown_symbol(check, charset)
+    for key in MODEL_NAME_KEYS if check.role == "train" else ():
+        name = check.at(*key)
+        if name and (problem := client_name_problem(str(name), charset)):
+            check.warning(key, problem.code, problem.message)
     with no_log(), suppress(ConfigError):  # a wrong head_list is reported by the check of Architecture
         counts = class_counts(check.config, charset)
         for where, message in wrong_counts(counts, check.config, charset):
             check.error(where, "class_count", message)
+
+
+def client_name_problem(name: str, charset: Charset) -> Problem | None:
+    """Return why PaddleOCR's 3.x client cannot load a model of this dictionary under ``name``; None if it can."""
+    if name not in CLIENT_NAMES:
+        hint = did_you_mean(near_match(name, CLIENT_NAMES, 0.6))
+        fix = "Fix: leave it out, or give one of the names in docs/deploy.md."
+        return Problem("unknown_model_name", f"paddleocr 3.7 has no model {name}.{hint} {fix}")
+    if charset.turns_texts == (client_direction(name) == LEFT_TO_RIGHT):
+        does = "leaves texts in the order of the image" if charset.turns_texts else "turns texts around"
+        return Problem(
+            "arabic_name",
+            f"under the name {name} the client {does}, but Global.text_direction is {charset.direction}. Fix: another "
+            f"name, or the text_direction of the labels.",
+        )
+    return None
 
 
 def _check_unknown_symbol(check: ConfigCheck, charset: Charset) -> None:

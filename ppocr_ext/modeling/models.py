@@ -11,7 +11,7 @@ import paddle
 from paddle import Tensor, nn
 
 from ppocr_ext.config import plain_copy
-from ppocr_ext.errors import ConfigError, ModelError
+from ppocr_ext.errors import ConfigError, ModelError, PPOCRExtError, SubModelsError, error_below
 from ppocr_ext.modeling.backbones.conv_parts import fuse_in_place
 from ppocr_ext.modeling.head_request import (
     EVAL,
@@ -23,7 +23,37 @@ from ppocr_ext.modeling.head_request import (
     understands_requests,
 )
 from ppocr_ext.modeling.necks import ENCODERS
-from ppocr_ext.registry import ARCHITECTURES, BACKBONES, HEADS, NECKS, TRANSFORMS, Registry, known_options
+from ppocr_ext.registry import (
+    ARCHITECTURES,
+    BACKBONES,
+    HEADS,
+    NECKS,
+    TRANSFORMS,
+    ComponentKeys,
+    Registry,
+    known_options,
+)
+
+# of ``Architecture``, and of an entry of ``Architecture.Models``
+MODEL_KEYS = ComponentKeys(
+    frozenset(
+        [
+            "model_type",
+            "algorithm",
+            "in_channels",
+            "Transform",
+            "Backbone",
+            "Neck",
+            "Head",
+            "return_all_feats",
+            "fused",
+            "name",
+            "freeze_params",
+            "pretrained",
+            "pretrained_dict",
+        ]
+    )
+)
 
 
 @ARCHITECTURES.register()
@@ -46,7 +76,7 @@ class BaseModel(nn.Layer):
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__()
-        parts = known_options(model_keys, plain_copy(config), "Architecture")
+        parts = known_options(MODEL_KEYS, plain_copy(config), "Architecture")
         channels = parts.get("in_channels", 3)
         self.transform = self.backbone = self.neck = self.head = None
         for part, build in (
@@ -57,7 +87,8 @@ class BaseModel(nn.Layer):
         ):
             if not parts.get(part):
                 continue
-            layer = build({**parts[part], "in_channels": channels})
+            with error_below(part):
+                layer = build({**parts[part], "in_channels": channels})
             setattr(self, part.lower(), layer)
             if part != "Head" and not hasattr(layer, "out_channels"):
                 raise ModelError(
@@ -155,24 +186,6 @@ class BaseModel(nn.Layer):
         return x if isinstance(x, dict) else {last: x}
 
 
-def model_keys(
-    model_type: Any = None,
-    algorithm: Any = None,
-    in_channels: Any = None,
-    Transform: Any = None,  # noqa: N803
-    Backbone: Any = None,  # noqa: N803
-    Neck: Any = None,  # noqa: N803
-    Head: Any = None,  # noqa: N803
-    return_all_feats: Any = None,
-    fused: Any = None,
-    name: Any = None,
-    freeze_params: Any = None,
-    pretrained: Any = None,
-    pretrained_dict: Any = None,
-) -> None:
-    """List the keys of ``Architecture`` and of an entry of ``Architecture.Models``."""
-
-
 def build_transform(config: Mapping[str, Any]) -> nn.Layer:
     """Build the layer before the backbone from its ``name``, ``in_channels`` and other options."""
     return _build(TRANSFORMS, config)
@@ -251,6 +264,7 @@ class DistillationModel(nn.Layer):
 
     Raises:
         ConfigError: ``Models`` is missing or empty.
+        PPOCRExtError: sub-models cannot be built; the ``key`` of the error is that of the part below ``Architecture``.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -262,18 +276,22 @@ class DistillationModel(nn.Layer):
         self.models: dict[str, BaseModel] = {}
         self.pretrained: dict[str, str] = {}
         frozen = []
+        errors: list[PPOCRExtError] = []
         for name, options in plain_copy(config["Models"]).items():
             try:
-                model = BaseModel(options)
-            except ModelError as error:
-                error.sub_model = str(name)
-                raise
+                with error_below("Models", str(name)):
+                    model = BaseModel(options)
+            except PPOCRExtError as error:
+                errors.append(error)
+                continue
             if options.get("pretrained"):
                 self.pretrained[name] = options["pretrained"]
             if options.get("freeze_params"):
                 model.freeze()
                 frozen.append(name)
             self.models[name] = self.add_sublayer(name, model)
+        if errors:
+            raise errors[0] if len(errors) == 1 else SubModelsError(errors)
         self.frozen: frozenset[str] = frozenset(frozen)
         self.model_name_list = list(self.models)
         self.model_list = list(self.models.values())

@@ -172,6 +172,7 @@ class FrameBackbone(nn.Layer):
                 f"{type(self).__name__}: train_frames is {train_frames!r}, but must be a number of frames or `width`. "
                 f"Fix: {TRAIN_FRAMES} is PaddleOCR's, `width` makes one frame for 8 pixels.",
                 code="bad_value",
+                key=("train_frames",),
             )
         self.train_frames = train_frames
 

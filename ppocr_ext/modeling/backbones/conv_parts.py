@@ -325,6 +325,9 @@ def multiple_of(channels: float, step: int) -> int:
 
 
 def check_length(values: Sequence[object], count: int, where: str) -> None:
-    """Raise a ModelError unless `values` has `count` entries."""
+    """Raise a ModelError unless `values`, the key `where` of a part, has `count` entries."""
     if len(values) != count:
-        raise ModelError(f"{where} has {len(values)} entries, but must have {count}.", code="bad_value")
+        key = where.rpartition(".")[2]
+        raise ModelError(
+            f"{where} has {len(values)} entries, but must have {count}.", code="bad_value", key=(key,)
+        )

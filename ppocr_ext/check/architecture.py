@@ -90,9 +90,7 @@ def check_architecture(check: ConfigCheck) -> None:
 
 def _check_sub_models(check: ConfigCheck, options: Mapping[Any, Any]) -> None:
     """Check the sub-models of a DistillationModel; its options are those of ``Architecture``."""
-    for key in options:
-        if key not in _OF_SEVERAL:
-            check.unknown_key(("Architecture", str(key)), _OF_SEVERAL)
+    check.section(("Architecture",), _OF_SEVERAL)
     models = check.mapping("Architecture", "Models")
     if not models:
         check.missing(("Architecture", "Models"), "at least one sub-model")

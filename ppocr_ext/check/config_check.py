@@ -111,6 +111,16 @@ class ConfigCheck(Findings):
             self.error(path, "bad_value", f"found {shown(value)}, expected a mapping of keys.")
         return {}
 
+    def section(
+        self, path: KeyPath, known: Collection[str], beside: Collection[str] = ()
+    ) -> Mapping[Any, Any]:
+        """Return the mapping at ``path``; add an issue for each key that is neither ``known`` nor in ``beside``."""
+        section = self.mapping(*path)
+        for key in section:
+            if key not in known and key not in beside:
+                self.unknown_key((*path, str(key)), known)
+        return section
+
     def items(self, *path: str) -> Iterator[tuple[str, KeyPath]]:
         """Yield name and path of each item of a list ``- NAME: {options}``; an item of another form is an issue.
 

@@ -22,7 +22,7 @@ from ppocr_ext.base.parts import (
 )
 from ppocr_ext.check.config_check import DATA_KEYS, ConfigCheck
 from ppocr_ext.check.findings import KeyPath
-from ppocr_ext.config import Config, named_items
+from ppocr_ext.config import named_items
 from ppocr_ext.config.global_keys import ValueRule, shown
 from ppocr_ext.config.node import dotted
 from ppocr_ext.data.batches import kept_keys
@@ -58,14 +58,10 @@ def check_data(check: ConfigCheck) -> None:
 
 
 def _check_section(check: ConfigCheck, mode: str) -> None:
-    section = check.mapping(mode)
-    if not section:
+    if not check.mapping(mode):
         return
     misplaced = [key for part in DATA_KEYS for key in _check_indentation(check, mode, part)]
-    known = _SECTION[mode]
-    for key in section:
-        if key not in known and key not in misplaced:
-            check.unknown_key((mode, str(key)), known)
+    section = check.section((mode,), _SECTION[mode], misplaced)
     if section.get("general") is not None:
         _check_general(check)
     keys = _check_dataset(check, mode)
@@ -100,10 +96,7 @@ def _check_lines(
     Returns:
         Their section, and the keys that their dataset reads; None if they are not known.
     """
-    section = check.mapping(*path)
-    for key in section:
-        if key not in known:
-            check.unknown_key((*path, str(key)), known)
+    section = check.section(path, known)
     options = check.mapping(*path, "dataset")
     name = options.get("name") or check.at(path[0], "dataset", "name")
     keys = None
@@ -244,10 +237,10 @@ def _check_dataset(check: ConfigCheck, mode: str) -> ComponentKeys | None:
     return keys
 
 
-def reads_key(config: Config, mode: str, key: str) -> bool:
-    """Return True if the dataset of ``mode`` reads ``key``, or if that cannot be determined."""
+def reads_key(name: Any, key: str) -> bool:
+    """Return True if the dataset ``name`` reads ``key`` of its section, or if that cannot be determined."""
     try:
-        keys = dataset_keys(DATASETS.get(str(config.at(f"{mode}.dataset.name"))))
+        keys = dataset_keys(DATASETS.get(str(name)))
     except PPOCRExtError:  # there is no such dataset, which is reported with its name
         return True
     return keys is None or key in keys.named

@@ -110,21 +110,13 @@ def _check_unknown_symbol(check: ConfigCheck, charset: Charset) -> None:
 def check_files(check: ConfigCheck) -> None:
     """Check label files, data folders, files of losses, and weights."""
     absent: set[Path] = set()
-    for mode in check.modes:
-        if not check.is_of_plugin(DATASETS, check.at(mode, "dataset", "name")):  # its keys are unknown
-            if reads_key(check.config, mode, "data_dir"):
-                _check_folder(check, (mode, "dataset", "data_dir"), absent)
-            if reads_key(check.config, mode, "label_file_list"):
-                _check_label_files(check, (mode, "dataset"), absent)
-    mix = check.at("Train", "mix") if "Train" in check.modes else None
-    entries = range(len(mix)) if isinstance(mix, tuple) else ()
-    beside: list[KeyPath] = [("Train", "mix", str(number), "dataset") for number in entries]
-    if "Eval" in check.modes and check.at("Eval", "general") is not None:
-        beside.append(("Eval", "general", "dataset"))
-    for section in beside:
-        _check_folder(check, (*section, "data_dir"), absent)
-        if check.at(*section, "label_file_list") is not None:
-            _check_label_files(check, section, absent)
+    for section in _datasets(check):
+        name = check.at(*section, "name") or check.at(section[0], "dataset", "name")
+        if not check.is_of_plugin(DATASETS, name):  # its keys are unknown
+            if reads_key(name, "data_dir"):
+                _check_folder(check, (*section, "data_dir"), absent)
+            if reads_key(name, "label_file_list"):
+                _check_label_files(check, section, absent)
     if check.role == "train":
         _check_folder(check, ("Train", "teacher_cache"), absent)
     for path, name in weights_to_load(check.config, check.role):
@@ -132,6 +124,18 @@ def check_files(check: ConfigCheck) -> None:
             _check_weights(check, path, name)
         elif path[0] != "Global":  # the check of Global reports those
             check.error(path, "bad_value", f"found {shown(name)}, expected a path of weights.")
+
+
+def _datasets(check: ConfigCheck) -> Iterator[KeyPath]:
+    """Yield the path of each dataset that the role reads."""
+    for mode in check.modes:
+        yield mode, "dataset"
+        mix = check.at(mode, "mix")
+        yield from (
+            (mode, "mix", str(n), "dataset") for n in range(len(mix) if isinstance(mix, tuple) else 0)
+        )
+        if check.at(mode, "general") is not None:
+            yield mode, "general", "dataset"
 
 
 def _check_label_files(check: ConfigCheck, section: KeyPath, absent: set[Path]) -> None:

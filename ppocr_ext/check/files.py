@@ -35,8 +35,7 @@ def check_dictionary(check: ConfigCheck) -> None:
         with no_log():
             charset = resolve_charset(check.config, check.host.find_file)
     except CharsetError as error:
-        message = str(error).removeprefix(f"{check.place(_DICTIONARY).text}: ")
-        check.error(_DICTIONARY, error.code, message)
+        check.raised(_DICTIONARY, "dictionary", error)
         return
     except ConfigError:
         return  # use_space_char is neither true nor false, which the check of Global reports
@@ -217,7 +216,7 @@ def _check_weights(check: ConfigCheck, path: KeyPath, name: str) -> None:
         ):
             check.error(path, "missing_file", why_missing(name))
     except PPOCRExtError as error:
-        check.error(path, error.code, str(error))
+        check.raised(path, "weights", error)
 
 
 @contextmanager

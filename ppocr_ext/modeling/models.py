@@ -257,7 +257,6 @@ class DistillationModel(nn.Layer):
         model_name_list: their names (PaddleOCR's attribute).
         model_list: the sub-models in the order of ``model_name_list`` (PaddleOCR's attribute).
         frozen: names of the frozen ones.
-        pretrained: paths of the weights by sub-model. They are not loaded here.
         train_requests: outputs of the sub-models in train mode; a sub-model without a request does not run.
         eval_requests: outputs of the sub-models in eval mode; a sub-model without a request does not run.
         callers: what is called in place of a sub-model: its data-parallel wrapper, a compiled engine, or a cache.
@@ -274,7 +273,6 @@ class DistillationModel(nn.Layer):
                 "Architecture.Models: a DistillationModel needs at least one sub-model.", code="missing_key"
             )
         self.models: dict[str, BaseModel] = {}
-        self.pretrained: dict[str, str] = {}
         frozen = []
         errors: list[PPOCRExtError] = []
         for name, options in plain_copy(config["Models"]).items():
@@ -284,8 +282,6 @@ class DistillationModel(nn.Layer):
             except PPOCRExtError as error:
                 errors.append(error)
                 continue
-            if options.get("pretrained"):
-                self.pretrained[name] = options["pretrained"]
             if options.get("freeze_params"):
                 model.freeze()
                 frozen.append(name)

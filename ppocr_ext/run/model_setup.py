@@ -143,7 +143,7 @@ def load_model_weights(
         return {None: str(path)}
     inference = inference_models(model)
     covered: dict[str | None, str] = {
-        name: model.pretrained[name] for name, head in inference.items() if head.compute is not None
+        name: str(own_path(context, name)) for name, head in inference.items() if head.compute is not None
     }
     for path in covered.values():
         require_recorded(context.config, path)

@@ -371,6 +371,11 @@ def test_weights_that_do_not_fit_are_named_before_the_training(one, two, tmp_pat
     assert found(one.with_values({**start, **wider})) == {("weights_mismatch", key)}
     assert found(one.with_values({**start, **wider, "Global.pretrained_partial": True})) == set()
     assert found(one.with_values({key: "PP-OCRv4_mobile_rec", **wider})) == set()
+    (tmp_path / "more.txt").write_text("".join(f"{each}\n" for each in "0123456789abc"))
+    larger = one.with_values({**start, "Global.character_dict_path": str(tmp_path / "more.txt")})
+    before = str(context.charset.path)
+    assert found(larger) == {("weights_mismatch", key)}
+    assert dry_check(larger, open_host(), "train", (), print, before)[0] == []
     of_student = {own: start[key], f"{STUDENT}.Backbone.dims": [8, 16, 32]}
     assert found(two.with_values(of_student)) == {("weights_mismatch", own)}
 

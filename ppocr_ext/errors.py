@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -13,15 +15,27 @@ class PPOCRExtError(Exception):
     Args:
         message: what is wrong, where, and how to fix it.
         code: stable name of this kind of error, such as ``"missing_file"``; it is printed behind the message.
+        key: the config key that it is about, below the part that raises it; empty for the part itself.
     """
 
     exit_code = 2
     code = "error"
 
-    def __init__(self, message: str = "", *, code: str | None = None) -> None:
+    def __init__(self, message: str = "", *, code: str | None = None, key: tuple[str, ...] = ()) -> None:
         super().__init__(message)
+        self.key = key
         if code is not None:
             self.code = code
+
+
+@contextmanager
+def error_below(*key: str) -> Iterator[None]:
+    """Put ``key`` before the key of an error of this package that leaves this context."""
+    try:
+        yield
+    except PPOCRExtError as error:
+        error.key = (*key, *error.key)
+        raise
 
 
 def with_code(text: str, code: str) -> str:
@@ -55,13 +69,19 @@ class UnknownComponentError(ConfigError):
 
 
 class ModelError(PPOCRExtError):
-    """A network cannot be built or run with its configuration.
+    """A network cannot be built or run with its configuration."""
 
-    Attributes:
-        sub_model: the entry of ``Architecture.Models`` that cannot be built; None for other errors.
+
+class SubModelsError(PPOCRExtError):
+    """Several sub-models cannot be built.
+
+    Args:
+        errors: one for each sub-model.
     """
 
-    sub_model: str | None = None
+    def __init__(self, errors: Sequence[PPOCRExtError]) -> None:
+        super().__init__("\n".join(map(str, errors)), code="several_errors")
+        self.errors = errors
 
 
 class DataError(PPOCRExtError):

@@ -32,6 +32,7 @@ class ComponentKeys:
         takes_any: True if it has ``**kwargs``.
         is_open: True if it has ``**kwargs``, and the keys that it reads from them are not known.
         kinds: ``"number"`` or ``"truth"`` for each key whose values are known to be of this kind.
+        of_section: True if the component gets the whole section of the config, and not each key as an argument.
     """
 
     named: frozenset[str]
@@ -39,10 +40,19 @@ class ComponentKeys:
     takes_any: bool = False
     is_open: bool = False
     kinds: Mapping[str, ValueKind] = field(default_factory=dict)
+    of_section: bool = False
+
+
+Component = Callable[..., Any] | ComponentKeys  # a class or function that takes the keys, or the keys alone
+
+
+def component_keys(component: Component) -> ComponentKeys:
+    """Return the keys of a component: by its signature, if they are not given."""
+    return component if isinstance(component, ComponentKeys) else _keys_of_signature(component)
 
 
 @cache
-def component_keys(component: Callable[..., Any]) -> ComponentKeys:
+def _keys_of_signature(component: Callable[..., Any]) -> ComponentKeys:
     """Return the keys in the signature of a component.
 
     PaddleOCR's transforms and decoders with a row in the table of parts read no other keys from their ``**kwargs``.
@@ -185,7 +195,7 @@ class Registry:
         return component(**{**chosen, **supplied})
 
 
-def known_options(component: Callable[..., Any], options: Mapping[str, Any], where: str) -> dict[str, Any]:
+def known_options(component: Component, options: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Return the entries of ``options`` that ``component`` takes.
 
     An unknown key is an error if it is near a known key. Otherwise it is skipped with a warning, since PaddleOCR's

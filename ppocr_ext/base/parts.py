@@ -165,6 +165,7 @@ def _resize(normalises: str, squashes: bool = False, is_usual: bool = False) -> 
     return TransformRow("resize", _CHANNELS_FIRST, normalises, squashes, is_usual)
 
 
+JOINING = "RecConAug"  # this transform appends other images of the dataset
 _PLAIN, _RANDOM = TransformRow("plain"), TransformRow("random")
 TRANSFORM_ROWS = {
     "DecodeImage": _PLAIN,
@@ -174,7 +175,7 @@ TRANSFORM_ROWS = {
     "NRTRLabelEncode": _PLAIN,
     "SARLabelEncode": _PLAIN,
     "RecAug": _RANDOM,
-    "RecConAug": TransformRow("random", ("[height, width, channels]", "[48, 320, 3]")),
+    JOINING: TransformRow("random", ("[height, width, channels]", "[48, 320, 3]")),
     "BaseDataAugmentation": _RANDOM,
     "ABINetRecAug": _RANDOM,
     "SVTRRecAug": _RANDOM,
@@ -210,6 +211,11 @@ class DatasetRow:
     keys: frozenset[str]
     reads: Literal["files", "lmdb"] = "files"
     of_one_size: str = ""
+
+    @property
+    def loading(self) -> int:
+        """Return PaddleOCR's default of ``ext_op_transform_idx``: the transforms that load images to be joined."""
+        return 2 if self.reads == "files" else 1
 
     @property
     def needs(self) -> frozenset[str]:
@@ -304,6 +310,48 @@ FORMER_NAMES = {
     "ResNet_vd": "ResNet",
     **{f"ResNet{layers}_vd": f"ResNet, layers: {layers}" for layers in (18, 34, 50, 101, 152, 200)},
 }
+
+# Names under which PaddleOCR's 3.x client loads recognisers: paddlex 3.7.2, modules/text_recognition/model_list.py
+_SCRIPTS_OF_V3 = (
+    "en",
+    "korean",
+    "japan",
+    "chinese_cht",
+    "te",
+    "ka",
+    "ta",
+    "latin",
+    "arabic",
+    "cyrillic",
+    "devanagari",
+)
+_SCRIPTS_OF_V5 = (
+    "latin",
+    "eslav",
+    "korean",
+    "en",
+    "el",
+    "th",
+    "arabic",
+    "cyrillic",
+    "devanagari",
+    "ta",
+    "te",
+)
+CLIENT_NAMES: tuple[str, ...] = (
+    *(f"PP-OCRv6_{size}_rec" for size in ("medium", "small", "tiny")),
+    "PP-OCRv3_mobile_rec",
+    *(f"{script}_PP-OCRv3_mobile_rec" for script in _SCRIPTS_OF_V3),
+    "PP-OCRv4_mobile_rec",
+    "PP-OCRv4_server_rec",
+    "en_PP-OCRv4_mobile_rec",
+    "PP-OCRv4_server_rec_doc",
+    "ch_SVTRv2_rec",
+    "ch_RepSVTR_rec",
+    "PP-OCRv5_server_rec",
+    "PP-OCRv5_mobile_rec",
+    *(f"{script}_PP-OCRv5_mobile_rec" for script in _SCRIPTS_OF_V5),
+)
 
 
 def refused_key(part: str, key: str, value: object) -> str | None:

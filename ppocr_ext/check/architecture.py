@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -18,7 +18,8 @@ from ppocr_ext.base.parts import (
     SPECIALS,
     TAUGHT_ALGORITHMS,
 )
-from ppocr_ext.check.config_check import ConfigCheck, Path
+from ppocr_ext.check.config_check import ConfigCheck
+from ppocr_ext.check.findings import KeyPath
 from ppocr_ext.config import named_items
 from ppocr_ext.config.derive import model_paths
 from ppocr_ext.config.global_keys import shown
@@ -27,10 +28,19 @@ from ppocr_ext.messages import did_you_mean, near_match
 from ppocr_ext.modeling import BaseModel, DistillationModel
 from ppocr_ext.modeling.backbones import SVTRNet
 from ppocr_ext.modeling.heads import CTCHead, InferenceModel, MultiHead, SARHead
-from ppocr_ext.modeling.heads.multi_head import ctc_branch_keys, nrtr_branch_keys
-from ppocr_ext.modeling.models import model_keys
+from ppocr_ext.modeling.heads.multi_head import CTC_BRANCH, NRTR_BRANCH
+from ppocr_ext.modeling.models import MODEL_KEYS
 from ppocr_ext.modeling.necks import ENCODERS, SequenceEncoder
-from ppocr_ext.registry import ARCHITECTURES, BACKBONES, HEADS, NECKS, TRANSFORMS, Registry
+from ppocr_ext.registry import (
+    ARCHITECTURES,
+    BACKBONES,
+    HEADS,
+    NECKS,
+    TRANSFORMS,
+    Component,
+    ComponentKeys,
+    Registry,
+)
 
 _PARTS: dict[str, Registry] = {"Transform": TRANSFORMS, "Backbone": BACKBONES, "Neck": NECKS, "Head": HEADS}
 _EXAMPLES = {
@@ -41,9 +51,9 @@ _OF_SEVERAL = ("name", "model_type", "algorithm", "Models")
 _ALGORITHM = (
     "PaddleOCR's loop reads it. With a MultiHead it is SVTR_LCNet, with several sub-models Distillation"
 )
-_BRANCH_KEYS: dict[str, Callable[..., Any]] = {
-    "CTCHead": ctc_branch_keys,
-    "NRTRHead": nrtr_branch_keys,
+_BRANCH_KEYS: dict[str, Component] = {
+    "CTCHead": CTC_BRANCH,
+    "NRTRHead": NRTR_BRANCH,
     "SARHead": SARHead,
 }
 # The decoders that read the output of a head.
@@ -80,9 +90,7 @@ def check_architecture(check: ConfigCheck) -> None:
 
 def _check_sub_models(check: ConfigCheck, options: Mapping[Any, Any]) -> None:
     """Check the sub-models of a DistillationModel; its options are those of ``Architecture``."""
-    for key in options:
-        if key not in _OF_SEVERAL:
-            check.unknown_key(("Architecture", str(key)), _OF_SEVERAL)
+    check.section(("Architecture",), _OF_SEVERAL)
     models = check.mapping("Architecture", "Models")
     if not models:
         check.missing(("Architecture", "Models"), "at least one sub-model")
@@ -105,9 +113,9 @@ def _check_sub_models(check: ConfigCheck, options: Mapping[Any, Any]) -> None:
                 check.missing((*path, "algorithm"), _ALGORITHM)
 
 
-def _check_model(check: ConfigCheck, path: Path) -> None:
+def _check_model(check: ConfigCheck, path: KeyPath) -> None:
     """Check one recogniser: its flags and its parts."""
-    check.check_keys(path, model_keys, check.mapping(*path))
+    check.check_keys(path, MODEL_KEYS, check.mapping(*path))
     for flag in ("freeze_params", "return_all_feats"):
         check.check_kind((*path, flag), check.at(*path, flag), "truth")
     for part, registry in _PARTS.items():
@@ -140,7 +148,7 @@ def _check_model(check: ConfigCheck, path: Path) -> None:
             _check_tokens(check, (*path, "Backbone"), (*path, "Head"))
 
 
-def _check_inference_model(check: ConfigCheck, path: Path) -> None:
+def _check_inference_model(check: ConfigCheck, path: KeyPath) -> None:
     """Check that an inference model teaches, and is all that its sub-model has."""
     others = [part for part in _PARTS if part != "Head" and check.at(*path, part)]
     if path == ("Architecture",) or check.at(*path, "freeze_params") is not True or others:
@@ -153,13 +161,13 @@ def _check_inference_model(check: ConfigCheck, path: Path) -> None:
         )
 
 
-def _of_svtrnet(check: ConfigCheck, backbone: Path, *keys: str) -> list[Any]:
+def _of_svtrnet(check: ConfigCheck, backbone: KeyPath, *keys: str) -> list[Any]:
     """Return the values of the keys of an SVTRNet, or their defaults."""
     defaults = inspect.signature(SVTRNet).parameters
     return [check.at(*backbone, key, default=defaults[key].default) for key in keys]
 
 
-def _check_mixers(check: ConfigCheck, backbone: Path) -> None:
+def _check_mixers(check: ConfigCheck, backbone: KeyPath) -> None:
     """Check that each block of an SVTRNet has a mixer; PaddleOCR ignores those after the last block."""
     depth, mixers = _of_svtrnet(check, backbone, "depth", "mixer")
     path = (*backbone, "mixer")
@@ -171,7 +179,7 @@ def _check_mixers(check: ConfigCheck, backbone: Path) -> None:
             report(path, "length_mismatch", f"found {len(mixers)} mixers for {blocks} blocks (depth){use}.")
 
 
-def _check_tokens(check: ConfigCheck, backbone: Path, head: Path) -> None:
+def _check_tokens(check: ConfigCheck, backbone: KeyPath, head: KeyPath) -> None:
     """Check that a MultiHead pools the output of an SVTRNet if that is tokens, and only then."""
     returns_tokens = check.at(*backbone, "last_stage") is False
     if returns_tokens != (check.at(*head, "use_pool") is True):
@@ -191,7 +199,7 @@ def _check_tokens(check: ConfigCheck, backbone: Path, head: Path) -> None:
         )
 
 
-def _check_multi_head(check: ConfigCheck, path: Path) -> None:
+def _check_multi_head(check: ConfigCheck, path: KeyPath) -> None:
     """Check the options of a MultiHead and of its branches."""
     extra = ("name", "out_channels_list")
     check.check_keys(path, MultiHead, check.mapping(*path), injected=_GIVEN, extra=extra)
@@ -263,7 +271,7 @@ def _check_decoder(check: ConfigCheck) -> None:
         )
 
 
-def _check_length(check: ConfigCheck, path: Path) -> None:
+def _check_length(check: ConfigCheck, path: KeyPath) -> None:
     """Check that NRTR decodes the longest label. Its output has ``max_text_length`` symbols, one of them ``<s>``."""
     longest = check.at("Global", "max_text_length", default=_DEFAULT_LENGTH)
     decoded = check.at(*path) or _DEFAULT_LENGTH
@@ -276,13 +284,13 @@ def _check_length(check: ConfigCheck, path: Path) -> None:
         )
 
 
-def _check_encoder(check: ConfigCheck, path: Path, key: str, extra: tuple[str, ...] = ()) -> None:
+def _check_encoder(check: ConfigCheck, path: KeyPath, key: str, extra: tuple[str, ...] = ()) -> None:
     """Check the options of the sequence encoder that ``key`` names; ``reshape`` takes none."""
     options = {k: v for k, v in check.mapping(*path).items() if k != key and k not in extra}
     encoder = check.at(*path, key)
     known = " or ".join(ENCODERS)
     if isinstance(encoder, str) and encoder in ENCODERS:
-        component = ENCODERS[encoder] or _no_options
+        component = ENCODERS[encoder] or ComponentKeys(frozenset())
         check.check_keys(path, component, options, injected=_GIVEN, extra=(key, *extra))
     elif encoder is None:
         check.missing((*path, key), known)
@@ -290,7 +298,3 @@ def _check_encoder(check: ConfigCheck, path: Path, key: str, extra: tuple[str, .
         hint = did_you_mean(near_match(str(encoder), ENCODERS))
         hint += "" if key == "name" else " Fix: `--host DIR` with a checkout that has it."
         check.error((*path, key), "unknown_component", f"found {encoder!r}, expected {known}.{hint}")
-
-
-def _no_options() -> None:
-    """Have the signature of the ``reshape`` encoder, which takes no options."""

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from ppocr_ext.base.parts import IGNORED_KEYS, refused_key
-from ppocr_ext.config import Config, named_items
+from ppocr_ext.check.findings import Findings, KeyPath
+from ppocr_ext.config import named_items
 from ppocr_ext.config.global_keys import GLOBAL_KEYS, ValueRule, shown
-from ppocr_ext.config.node import COMPUTED, Place, PlaceKind, dotted
+from ppocr_ext.config.node import PlaceKind, dotted
 from ppocr_ext.errors import ConfigError, HostError, UnknownComponentError
 from ppocr_ext.host import Host
-from ppocr_ext.issues import Issue
 from ppocr_ext.messages import did_you_mean, near_match
-from ppocr_ext.registry import SCHEDULES, ComponentKeys, Registry, ValueKind, component_keys
+from ppocr_ext.registry import SCHEDULES, Component, Registry, ValueKind, component_keys
 
-Path = tuple[str, ...]
 PLUGIN = "plugin_not_loaded"  # code of the warning about a name or key that only a plugin may know
 # Keys of the parts of `Train` and `Eval`: all of a loader, and those that every dataset of PaddleOCR has.
 DATA_KEYS = {
@@ -48,13 +46,13 @@ _ALIASES = {
 }
 
 
-def key_meant(path: Path) -> str | None:
+def key_meant(path: KeyPath) -> str | None:
     """Return the path of the key that a key of another program means; None for other keys."""
     mode = "Eval" if path[0] == "Eval" else "Train"
     return next((known.format(mode) for known, others in _ALIASES.items() if path[-1] in others), None)
 
 
-def home_of(path: Path) -> str | None:
+def home_of(path: KeyPath) -> str | None:
     """Return the path of the key in another section that the key of ``path`` means or misspells.
 
     Only a key at the top or directly in a section has one: in ``Global``, ``Optimizer.lr``, or the dataset or loader
@@ -75,26 +73,22 @@ def home_of(path: Path) -> str | None:
 
 
 @dataclass
-class ConfigCheck:
+class ConfigCheck(Findings):
     """A config under check, and the issues found so far.
 
     Attributes:
-        config: as it was loaded.
         host: opened; our components and those of imported plugins are registered.
         role: what the config is used for: ``"train"``, ``"eval"`` or ``"predict"``.
         unloaded_plugins: modules of ``Global.plugins`` that were not imported.
         processes: number of processes of the run; each reads its own batches.
-        issues: the issues so far, in the order of the checks.
         unused_keys: paths of the keys that no component takes.
     """
 
-    config: Config
     host: Host
     role: str
     unloaded_plugins: tuple[str, ...] = ()
     processes: int = 1
-    issues: list[Issue] = field(default_factory=list)
-    unused_keys: list[Path] = field(default_factory=list)
+    unused_keys: list[KeyPath] = field(default_factory=list)
 
     @property
     def modes(self) -> tuple[str, ...]:
@@ -117,7 +111,17 @@ class ConfigCheck:
             self.error(path, "bad_value", f"found {shown(value)}, expected a mapping of keys.")
         return {}
 
-    def items(self, *path: str) -> Iterator[tuple[str, Path]]:
+    def section(
+        self, path: KeyPath, known: Collection[str], beside: Collection[str] = ()
+    ) -> Mapping[Any, Any]:
+        """Return the mapping at ``path``; add an issue for each key that is neither ``known`` nor in ``beside``."""
+        section = self.mapping(*path)
+        for key in section:
+            if key not in known and key not in beside:
+                self.unknown_key((*path, str(key)), known)
+        return section
+
+    def items(self, *path: str) -> Iterator[tuple[str, KeyPath]]:
         """Yield name and path of each item of a list ``- NAME: {options}``; an item of another form is an issue.
 
         The path has the name of the item, as after ``-o``, or its index if the name occurs twice.
@@ -134,35 +138,11 @@ class ConfigCheck:
             self.error(path, "bad_value", f"found {shown(entries)}, expected a list of {form}.")
         yield from named_items(self.config, *path)
 
-    def place(self, path: Path) -> Place:
-        """Return the place of the value at ``path``, or of the nearest one above it."""
-        for end in range(len(path), 0, -1):
-            with suppress(ConfigError):
-                return self.config.place(path[:end])
-        return COMPUTED
-
-    def where(self, path: Path) -> str:
-        """Return the text of :meth:`place`; empty for a computed value."""
-        place = self.place(path)
-        return "" if place == COMPUTED else place.text
-
-    def error(self, path: Path, code: str, message: str) -> None:
-        """Add an issue that keeps the run from starting, or from being what the config says."""
-        self._add("error", path, code, message)
-
-    def missing(self, path: Path, hint: str = "") -> None:
+    def missing(self, path: KeyPath, hint: str = "") -> None:
         """Add the issue that a value must be given at ``path``."""
-        self._add("error", path, "missing_key", f"must be given{f': {hint}' if hint else ''}.")
+        self.error(path, "missing_key", f"must be given{f': {hint}' if hint else ''}.")
 
-    def warning(self, path: Path, code: str, message: str) -> None:
-        """Add an issue that does not keep the run from starting, such as a value without effect."""
-        self._add("warning", path, code, message)
-
-    def _add(self, level: Literal["error", "warning"], path: Path, code: str, message: str) -> None:
-        message = message.removeprefix(f"{dotted(path)}: ")
-        self.issues.append(Issue(code, level, dotted(path), self.where(path), message))
-
-    def component(self, registry: Registry, name: Any, path: Path) -> Callable[..., Any] | None:
+    def component(self, registry: Registry, name: Any, path: KeyPath) -> Callable[..., Any] | None:
         """Return the component ``name`` that the config has at ``path``; None, with an issue, if it does not exist."""
         if name is None:
             self.missing(path, f"one of {registry.examples()}")
@@ -186,7 +166,7 @@ class ConfigCheck:
     def named_component(
         self,
         registry: Registry,
-        path: Path,
+        path: KeyPath,
         *,
         default: str | None = None,
         injected: Iterable[str] = (),
@@ -210,7 +190,7 @@ class ConfigCheck:
         """Return True if only a plugin that was not imported can have the component ``name``."""
         return bool(self.unloaded_plugins) and isinstance(name, str) and registry.is_foreign(name)
 
-    def host_component(self, kind: str, name: Any, path: Path) -> Callable[..., Any] | None:
+    def host_component(self, kind: str, name: Any, path: KeyPath) -> Callable[..., Any] | None:
         """Return the host's component ``name``. If it does not exist, add an issue and return None.
 
         Args:
@@ -226,8 +206,8 @@ class ConfigCheck:
 
     def check_keys(
         self,
-        path: Path,
-        component: Callable[..., Any] | ComponentKeys,
+        path: KeyPath,
+        component: Component,
         options: Mapping[Any, Any],
         injected: Iterable[str] = (),
         extra: Iterable[str] = (),
@@ -244,8 +224,8 @@ class ConfigCheck:
             others: components that the config may have named before. Their keys are reported as unused, not as
                 misspelt.
         """
-        by_keyword = not isinstance(component, ComponentKeys)
-        keys = component if isinstance(component, ComponentKeys) else component_keys(component)
+        keys = component_keys(component)
+        by_keyword = not keys.of_section
         rivals = () if others is None else map(others.get, others.names())
         elsewhere = {key for rival in rivals for key in component_keys(rival).named}
         supplied = frozenset(injected)
@@ -265,7 +245,7 @@ class ConfigCheck:
             elif not by_keyword and options[key] in (None, ()):
                 self.error((*path, key), "empty_value", "is empty, but must be given.")
 
-    def check_value(self, path: Path, rule: ValueRule) -> None:
+    def check_value(self, path: KeyPath, rule: ValueRule) -> None:
         """Report the value at ``path`` if it breaks the rule, unless :meth:`check_keys` has reported it."""
         problem = rule.problem(self.at(*path))
         if problem is not None and (problem.code, dotted(path)) not in [
@@ -273,7 +253,7 @@ class ConfigCheck:
         ]:
             self.error(path, problem.code, problem.message)
 
-    def check_kind(self, path: Path, value: Any, kind: ValueKind | None) -> None:
+    def check_kind(self, path: KeyPath, value: Any, kind: ValueKind | None) -> None:
         """Report NaN, and a number or truth value in quotes; accept any other text."""
         problem = None if kind is None else ValueRule(kind).problem(value)
         if problem is not None and (problem.code == "quoted_value" or value != value):
@@ -281,7 +261,7 @@ class ConfigCheck:
 
     def unknown_key(
         self,
-        path: Path,
+        path: KeyPath,
         known: Collection[str],
         by_keyword: bool = False,
         is_open: bool = False,

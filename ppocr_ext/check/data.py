@@ -11,15 +11,18 @@ import ppocr_ext.synth.synthetic_dataset  # noqa: F401 - registers its datasets
 from ppocr_ext.base.parts import (
     CTC_HEAD,
     DATASET_ROWS,
+    JOINING,
     LOSS_ROWS,
     SCALE_SAMPLER,
     TRANSFORM_ROWS,
+    DatasetRow,
     LossRow,
     kind_of,
     row_of,
 )
-from ppocr_ext.check.config_check import DATA_KEYS, ConfigCheck, Path
-from ppocr_ext.config import Config, named_items
+from ppocr_ext.check.config_check import DATA_KEYS, ConfigCheck
+from ppocr_ext.check.findings import KeyPath
+from ppocr_ext.config import named_items
 from ppocr_ext.config.global_keys import ValueRule, shown
 from ppocr_ext.config.node import dotted
 from ppocr_ext.data.batches import kept_keys
@@ -45,7 +48,7 @@ _OF_GENERAL = ("dataset", "max_drop")
 _OF_MIX = {"dataset": ValueRule(), "share": ValueRule("number", above=0), "labelled": ValueRule("truth")}
 _LISTS = "lists with a share of the batch between 0 and 1: [{dataset: {…}, share: 0.3}]."
 _LOADER_REQUIRED = frozenset({"batch_size_per_card", "drop_last", "shuffle", "num_workers"})
-_LOADER = ComponentKeys(frozenset(DATA_KEYS["loader"]), _LOADER_REQUIRED)
+_LOADER = ComponentKeys(frozenset(DATA_KEYS["loader"]), _LOADER_REQUIRED, of_section=True)
 
 
 def check_data(check: ConfigCheck) -> None:
@@ -55,14 +58,10 @@ def check_data(check: ConfigCheck) -> None:
 
 
 def _check_section(check: ConfigCheck, mode: str) -> None:
-    section = check.mapping(mode)
-    if not section:
+    if not check.mapping(mode):
         return
     misplaced = [key for part in DATA_KEYS for key in _check_indentation(check, mode, part)]
-    known = _SECTION[mode]
-    for key in section:
-        if key not in known and key not in misplaced:
-            check.unknown_key((mode, str(key)), known)
+    section = check.section((mode,), _SECTION[mode], misplaced)
     if section.get("general") is not None:
         _check_general(check)
     keys = _check_dataset(check, mode)
@@ -90,17 +89,14 @@ def _check_general(check: ConfigCheck) -> None:
 
 
 def _check_lines(
-    check: ConfigCheck, path: Path, known: Sequence[str]
+    check: ConfigCheck, path: KeyPath, known: Sequence[str]
 ) -> tuple[Mapping[Any, Any], ComponentKeys | None]:
     """Check the keys and the dataset of lines beside those of ``path``'s first part.
 
     Returns:
         Their section, and the keys that their dataset reads; None if they are not known.
     """
-    section = check.mapping(*path)
-    for key in section:
-        if key not in known:
-            check.unknown_key((*path, str(key)), known)
+    section = check.section(path, known)
     options = check.mapping(*path, "dataset")
     name = options.get("name") or check.at(path[0], "dataset", "name")
     keys = None
@@ -112,6 +108,7 @@ def _check_lines(
             # without what names the samples, those of the section would be read
             own = replace(keys, required=keys.named & {"label_file_list"} or keys.named & {"data_dir"})
             check.check_keys((*path, "dataset"), own, options, extra=("name", "transforms"))
+        _check_shares(check, (*path, "dataset"))
     return section, keys
 
 
@@ -122,7 +119,7 @@ def _check_mix(check: ConfigCheck, keys: ComponentKeys | None) -> None:
         check: the check.
         keys: those that ``Train.dataset`` reads; None if they are not known.
     """
-    path: Path = ("Train", "mix")
+    path: KeyPath = ("Train", "mix")
     entries = check.at(*path)
     if not isinstance(entries, tuple):
         check.error(path, "bad_value", f"found {shown(entries)}, expected {_LISTS}")
@@ -153,7 +150,7 @@ def _check_mix(check: ConfigCheck, keys: ComponentKeys | None) -> None:
 
 
 def _check_beside(
-    check: ConfigCheck, path: Path, keys: ComponentKeys | None, keys_of_list: ComponentKeys | None
+    check: ConfigCheck, path: KeyPath, keys: ComponentKeys | None, keys_of_list: ComponentKeys | None
 ) -> None:
     """Check that a list makes samples like those of ``Train.dataset``, and that no evaluation reads it."""
     if check.at(*path, "transforms") is not None:
@@ -169,12 +166,12 @@ def _check_beside(
             check.warning(path, "trained_samples", f"{what}. Fix: other samples.")
 
 
-def _label_files(check: ConfigCheck, path: Path) -> set[str]:
+def _label_files(check: ConfigCheck, path: KeyPath) -> set[str]:
     files = check.at(*path, "label_file_list") or ()
     return set(map(str, (files,) if isinstance(files, str) else files))
 
 
-def _check_unlabelled(check: ConfigCheck, path: Path) -> None:
+def _check_unlabelled(check: ConfigCheck, path: KeyPath) -> None:
     """Check that the teacher, or the weights before the training, can teach the lines of ``path``."""
     is_alone = check.at("Architecture", "Models") is None  # else the teacher of the distillation teaches them
     for is_wrong, problem in (
@@ -229,13 +226,14 @@ def _check_dataset(check: ConfigCheck, mode: str) -> ComponentKeys | None:
     keys = None if dataset is None else dataset_keys(dataset)
     if keys is not None:
         check.check_keys(path, keys, options, extra=("name", "transforms"))
+    _check_shares(check, path)
     return keys
 
 
-def reads_key(config: Config, mode: str, key: str) -> bool:
-    """Return True if the dataset of ``mode`` reads ``key``, or if that cannot be determined."""
+def reads_key(name: Any, key: str) -> bool:
+    """Return True if the dataset ``name`` reads ``key`` of its section, or if that cannot be determined."""
     try:
-        keys = dataset_keys(DATASETS.get(str(config.at(f"{mode}.dataset.name"))))
+        keys = dataset_keys(DATASETS.get(str(name)))
     except PPOCRExtError:  # there is no such dataset, which is reported with its name
         return True
     return keys is None or key in keys.named
@@ -249,11 +247,11 @@ def dataset_keys(dataset: Callable[..., Any]) -> ComponentKeys | None:
     """
     row = row_of(dataset, DATASET_ROWS)
     if hasattr(dataset, "known_keys"):
-        return ComponentKeys(frozenset(dataset.known_keys()))
+        return ComponentKeys(frozenset(dataset.known_keys()), of_section=True)
     return (
         None
         if row is None
-        else ComponentKeys(row.keys, row.needs, is_open=dataset.__name__ not in DATASET_ROWS)
+        else ComponentKeys(row.keys, row.needs, is_open=dataset.__name__ not in DATASET_ROWS, of_section=True)
     )
 
 
@@ -268,9 +266,11 @@ def _check_transforms(check: ConfigCheck, mode: str) -> None:
             check.check_keys(path, operator, options, injected=of_global, extra=of_global)
             if name == "MultiLabelEncode" and options.get("gtc_encode") is not None:
                 check.host_component("operator", options["gtc_encode"], (*path, "gtc_encode"))
+    dataset = DATASET_ROWS.get(str(check.at(mode, "dataset", "name")))
+    if dataset is not None and JOINING in names:
+        _check_joining(check, (mode, "dataset"), dataset, names.index(JOINING))
     # a transform without a row in the table of parts may resize
     unsized = bool(names) and all(kind_of(name) in ("plain", "random") for name in names)
-    dataset = DATASET_ROWS.get(str(check.at(mode, "dataset", "name")))
     if unsized and dataset is not None and not dataset.of_one_size:
         other = read_preprocessing(check.config, "Eval" if mode == "Train" else "Train")
         size = list(other.sizes[0]) if other is not None and other.sizes else [3, 48, 320]
@@ -279,6 +279,33 @@ def _check_transforms(check: ConfigCheck, mode: str) -> None:
             "missing_resize",
             f"no transform gives the images of a batch one size. Fix: add `- RecResizeImg: {{image_shape: {size}}}` "
             f"before KeepKeys.",
+        )
+
+
+def _check_joining(check: ConfigCheck, section: KeyPath, dataset: DatasetRow, place: int) -> None:
+    """Check that the ``place`` transforms before the one that joins images load these."""
+    path = (*section, "ext_op_transform_idx")
+    given = check.at(*path)
+    loading = dataset.loading if given is None else given
+    if isinstance(loading, int) and loading > place:
+        check.error(
+            path,
+            "missing_key" if given is None else "bad_value",
+            f"{JOINING} joins images that the first {loading} transforms load, and is one of these itself. Fix: "
+            f"`ext_op_transform_idx: {place}` below {dotted(section)}.",
+        )
+
+
+def _check_shares(check: ConfigCheck, section: KeyPath) -> None:
+    """Check that ``ratio_list`` of a dataset has a share for each label file."""
+    shares = check.at(*section, "ratio_list")
+    files = check.at(*section, "label_file_list")
+    count = len(files) if isinstance(files, tuple) else 1
+    if isinstance(shares, tuple) and files and len(shares) != count:
+        check.error(
+            (*section, "ratio_list"),
+            "length_mismatch",
+            f"found {len(shares)} shares for {count} label files. Fix: a share for each, or one number for all.",
         )
 
 
@@ -360,7 +387,7 @@ def check_images(check: ConfigCheck) -> None:
         _check_padding(check)
 
 
-def _check_scales(check: ConfigCheck, path: Path) -> None:
+def _check_scales(check: ConfigCheck, path: KeyPath) -> None:
     """Check the image sizes of a sampler of scales."""
     for key, fits, expected in _OF_SAMPLER:
         value = check.at(*path, key)
@@ -416,7 +443,7 @@ def check_preprocessing(check: ConfigCheck) -> None:
 
 def _differences(
     check: ConfigCheck, trained: Preprocessing, evaluated: Preprocessing
-) -> Iterator[tuple[Path, str]]:
+) -> Iterator[tuple[KeyPath, str]]:
     """Yield a path in Eval and a line of the message for each difference."""
     where = ", ".join(filter(None, (dotted(trained.path), check.where(trained.path))))
     resize = evaluated.path[:-1] if evaluated.path[-1] in ("image_shape", "scales") else evaluated.path

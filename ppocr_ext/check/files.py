@@ -6,22 +6,26 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from ppocr_ext.base.parts import CLIENT_NAMES
 from ppocr_ext.charset import Charset
 from ppocr_ext.check.config_check import ConfigCheck
 from ppocr_ext.check.data import reads_key
+from ppocr_ext.check.findings import KeyPath
 from ppocr_ext.checkpoint.checkpoints import why_missing
 from ppocr_ext.checkpoint.files import read_journal
 from ppocr_ext.checkpoint.weight_sources import find_source
 from ppocr_ext.config import Config, resolve_charset
 from ppocr_ext.config.derive import class_counts, model_paths, wrong_counts
-from ppocr_ext.config.global_keys import ValueRule, shown
+from ppocr_ext.config.global_keys import Problem, ValueRule, shown
 from ppocr_ext.errors import CharsetError, ConfigError, PPOCRExtError
 from ppocr_ext.io.resources import is_shipped_dictionary
-from ppocr_ext.messages import LOG, path_hint, shortened
+from ppocr_ext.messages import LOG, did_you_mean, near_match, path_hint, shortened
 from ppocr_ext.registry import DATASETS
+from ppocr_ext.text_direction import LEFT_TO_RIGHT, client_direction
 
-KeyPath = tuple[str, ...]
 _FIX_PATH = "Fix: a path from there, or an absolute one."
+# PaddleX's key of the name of an exported model, and that of PaddleOCR 3.x
+MODEL_NAME_KEYS = (("Global", "pdx_model_name"), ("Global", "model_name"))
 _DICTIONARY = ("Global", "character_dict_path")
 
 
@@ -31,8 +35,7 @@ def check_dictionary(check: ConfigCheck) -> None:
         with no_log():
             charset = resolve_charset(check.config, check.host.find_file)
     except CharsetError as error:
-        message = str(error).removeprefix(f"{check.place(_DICTIONARY).text}: ")
-        check.error(_DICTIONARY, error.code, message)
+        check.raised(_DICTIONARY, "dictionary", error)
         return
     except ConfigError:
         return  # use_space_char is neither true nor false, which the check of Global reports
@@ -55,10 +58,30 @@ def check_dictionary(check: ConfigCheck) -> None:
             f"  Fix: `use_space_char: false` for a new training; keep true for weights that were trained with it.",
         )
     _check_unknown_symbol(check, charset)
+    for key in MODEL_NAME_KEYS if check.role == "train" else ():
+        name = check.at(*key)
+        if name and (problem := client_name_problem(str(name), charset)):
+            check.warning(key, problem.code, problem.message)
     with no_log(), suppress(ConfigError):  # a wrong head_list is reported by the check of Architecture
         counts = class_counts(check.config, charset)
         for where, message in wrong_counts(counts, check.config, charset):
             check.error(where, "class_count", message)
+
+
+def client_name_problem(name: str, charset: Charset) -> Problem | None:
+    """Return why PaddleOCR's 3.x client cannot load a model of this dictionary under ``name``; None if it can."""
+    if name not in CLIENT_NAMES:
+        hint = did_you_mean(near_match(name, CLIENT_NAMES, 0.6))
+        fix = "Fix: leave it out, or give one of the names in docs/deploy.md."
+        return Problem("unknown_model_name", f"paddleocr 3.7 has no model {name}.{hint} {fix}")
+    if charset.turns_texts == (client_direction(name) == LEFT_TO_RIGHT):
+        does = "leaves texts in the order of the image" if charset.turns_texts else "turns texts around"
+        return Problem(
+            "arabic_name",
+            f"under the name {name} the client {does}, but Global.text_direction is {charset.direction}. Fix: another "
+            f"name, or the text_direction of the labels.",
+        )
+    return None
 
 
 def _check_unknown_symbol(check: ConfigCheck, charset: Charset) -> None:
@@ -86,21 +109,13 @@ def _check_unknown_symbol(check: ConfigCheck, charset: Charset) -> None:
 def check_files(check: ConfigCheck) -> None:
     """Check label files, data folders, files of losses, and weights."""
     absent: set[Path] = set()
-    for mode in check.modes:
-        if not check.is_of_plugin(DATASETS, check.at(mode, "dataset", "name")):  # its keys are unknown
-            if reads_key(check.config, mode, "data_dir"):
-                _check_folder(check, (mode, "dataset", "data_dir"), absent)
-            if reads_key(check.config, mode, "label_file_list"):
-                _check_label_files(check, (mode, "dataset"), absent)
-    mix = check.at("Train", "mix") if "Train" in check.modes else None
-    entries = range(len(mix)) if isinstance(mix, tuple) else ()
-    beside: list[KeyPath] = [("Train", "mix", str(number), "dataset") for number in entries]
-    if "Eval" in check.modes and check.at("Eval", "general") is not None:
-        beside.append(("Eval", "general", "dataset"))
-    for section in beside:
-        _check_folder(check, (*section, "data_dir"), absent)
-        if check.at(*section, "label_file_list") is not None:
-            _check_label_files(check, section, absent)
+    for section in _datasets(check):
+        name = check.at(*section, "name") or check.at(section[0], "dataset", "name")
+        if not check.is_of_plugin(DATASETS, name):  # its keys are unknown
+            if reads_key(name, "data_dir"):
+                _check_folder(check, (*section, "data_dir"), absent)
+            if reads_key(name, "label_file_list"):
+                _check_label_files(check, section, absent)
     if check.role == "train":
         _check_folder(check, ("Train", "teacher_cache"), absent)
     for path, name in weights_to_load(check.config, check.role):
@@ -108,6 +123,18 @@ def check_files(check: ConfigCheck) -> None:
             _check_weights(check, path, name)
         elif path[0] != "Global":  # the check of Global reports those
             check.error(path, "bad_value", f"found {shown(name)}, expected a path of weights.")
+
+
+def _datasets(check: ConfigCheck) -> Iterator[KeyPath]:
+    """Yield the path of each dataset that the role reads."""
+    for mode in check.modes:
+        yield mode, "dataset"
+        mix = check.at(mode, "mix")
+        yield from (
+            (mode, "mix", str(n), "dataset") for n in range(len(mix) if isinstance(mix, tuple) else 0)
+        )
+        if check.at(mode, "general") is not None:
+            yield mode, "general", "dataset"
 
 
 def _check_label_files(check: ConfigCheck, section: KeyPath, absent: set[Path]) -> None:
@@ -189,7 +216,7 @@ def _check_weights(check: ConfigCheck, path: KeyPath, name: str) -> None:
         ):
             check.error(path, "missing_file", why_missing(name))
     except PPOCRExtError as error:
-        check.error(path, error.code, str(error))
+        check.raised(path, "weights", error)
 
 
 @contextmanager

@@ -7,8 +7,8 @@ import sys
 from typing import Any, NamedTuple
 
 from ppocr_ext.base.parts import CENTER_LOSSES, MULTI_LOSSES, SCALE_SAMPLER
-from ppocr_ext.check.config_check import GIVEN_TO_SCHEDULE, ConfigCheck, Path
-from ppocr_ext.check.config_check import Path as KeyPath
+from ppocr_ext.check.config_check import GIVEN_TO_SCHEDULE, ConfigCheck
+from ppocr_ext.check.findings import KeyPath
 from ppocr_ext.check.sub_models import is_frozen, listed
 from ppocr_ext.config import named_items
 from ppocr_ext.config.global_keys import ValueRule
@@ -16,7 +16,7 @@ from ppocr_ext.data.batches import samples_per_step
 from ppocr_ext.losses import CombinedLoss, MultiLoss
 from ppocr_ext.metrics import DistillationMetric, RecMetric
 from ppocr_ext.optim import option_errors
-from ppocr_ext.registry import LOSSES, METRICS, OPTIMIZERS, SCHEDULES, component_keys
+from ppocr_ext.registry import LOSSES, METRICS, OPTIMIZERS, SCHEDULES, ComponentKeys, component_keys
 
 _OF_OPTIMIZER = (
     "name",
@@ -29,6 +29,7 @@ _OF_OPTIMIZER = (
     "lr_mult",
 )
 _GIVEN_TO_OPTIMIZER = ("model", "learning_rate", "grad_clip")
+_REGULARIZER = ComponentKeys(frozenset({"name", "factor"}), kinds={"factor": "number"})
 _INDICATOR = ValueRule("text", choices=("acc", "norm_edit_dis"))
 
 
@@ -51,7 +52,7 @@ def check_loss(check: ConfigCheck) -> None:
         seen.add(name)
 
 
-def _check_listed_loss(check: ConfigCheck, name: str, path: Path, of_branches: bool) -> None:
+def _check_listed_loss(check: ConfigCheck, name: str, path: KeyPath, of_branches: bool) -> None:
     """Check one loss of a MultiLoss (``of_branches``) or of a CombinedLoss, in which each loss needs a weight."""
     if of_branches and name not in MULTI_LOSSES:
         check.error(
@@ -83,17 +84,13 @@ def check_optimizer(check: ConfigCheck) -> None:
             check.unknown_key(("Optimizer", key), _OF_OPTIMIZER)
     regularizer = ("Optimizer", "regularizer")
     if check.mapping(*regularizer):
-        check.check_keys(regularizer, _regularizer_keys, check.mapping(*regularizer))
+        check.check_keys(regularizer, _REGULARIZER, check.mapping(*regularizer))
     for path, code, message in option_errors(options):
         check.error(("Optimizer", *path), code, message)
     rate = ("Optimizer", "lr")
     if check.at(*rate) is None:
         check.missing(rate, "such as `lr: {name: Cosine, learning_rate: 0.001}`")
     check.named_component(SCHEDULES, rate, default="Const", injected=GIVEN_TO_SCHEDULE, others=SCHEDULES)
-
-
-def _regularizer_keys(name: Any = None, factor: float = 0.0) -> None:
-    """Have the keys of ``Optimizer.regularizer`` as parameters."""
 
 
 def check_decoder(check: ConfigCheck) -> None:

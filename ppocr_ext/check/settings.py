@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ppocr_ext.check.config_check import PLUGIN, ConfigCheck
 from ppocr_ext.config import ctc_heads
 from ppocr_ext.config.global_keys import DEVICES, GLOBAL_KEYS, ValueRule
 from ppocr_ext.data.preprocessing import COLORS
-from ppocr_ext.errors import MissingPackageError
 from ppocr_ext.inference.runners import require_engine
 
 _SECTIONS = ("Global", "Architecture", "Loss", "Optimizer", "PostProcess", "Metric", "Train", "Eval")
@@ -98,10 +99,7 @@ def _check_engine(check: ConfigCheck) -> None:
     name = {"train": "teacher_engine", "eval": "eval_engine"}.get(check.role)
     if name is None or any(check.at("Global", f"use_{kind}") is True for kind in DEVICES):
         return
-    try:
-        require_engine(str(check.at("Global", name)))
-    except MissingPackageError as error:
-        check.error(("Global", name), error.code, str(error))
+    check.attempt(("Global", name), "engine", partial(require_engine, str(check.at("Global", name))))
 
 
 def _check_hooks(check: ConfigCheck) -> None:

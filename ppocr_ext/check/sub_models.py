@@ -7,7 +7,8 @@ from contextlib import suppress
 from typing import Any
 
 from ppocr_ext.base.parts import LIST_LOSSES
-from ppocr_ext.check.config_check import ConfigCheck, Path
+from ppocr_ext.check.config_check import ConfigCheck
+from ppocr_ext.check.findings import KeyPath
 from ppocr_ext.config import Config, named_items
 from ppocr_ext.config.derive import is_inference_model
 from ppocr_ext.errors import PPOCRExtError
@@ -18,7 +19,7 @@ ALLOW_UNTRAINED = "allow_untrained_teacher"
 UNTRAINED = "missing_weights"
 
 
-def loss_parts(config: Config) -> Iterator[tuple[Callable[..., Any], Path]]:
+def loss_parts(config: Config) -> Iterator[tuple[Callable[..., Any], KeyPath]]:
     """Yield each loss of ``Loss`` with the path of its options.
 
     Raises:
@@ -73,7 +74,7 @@ def check_sub_models(check: ConfigCheck) -> None:
             check.warning(own, UNTRAINED, untrained(name))
 
 
-def _check_part(check: ConfigCheck, loss: Any, path: Path) -> set[str]:
+def _check_part(check: ConfigCheck, loss: Any, path: KeyPath) -> set[str]:
     """Report frozen sub-models that a loss is to teach; return the sub-models that get a gradient from the loss."""
     reached = set(map(str, listed(check.at(*path, "model_name_list"))))
     if idle := {name for name in reached if is_frozen(check, name)}:

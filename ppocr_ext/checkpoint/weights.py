@@ -69,6 +69,7 @@ def load_weights(
     old_is_assumed: bool = False,
     only: tuple[str, ...] = (),
     target_models: Sequence[str] = (),
+    assign: bool = True,
 ) -> WeightMatch:
     """Load ``path`` into ``model`` and report which entries match.
 
@@ -82,6 +83,7 @@ def load_weights(
         old_is_assumed: True if ``old_charset`` is a guess. Then the class counts of the file decide.
         only: prefixes of the entries to load (``"Teacher."``); others stay as they are. Empty: all.
         target_models: sub-models that may get the weights of a single model, the preferred one first.
+        assign: False compares only; ``model`` does not change.
 
     Raises:
         WeightsError: the file cannot be read, nothing in it matches, its numbers are not usable, or (unless
@@ -118,7 +120,8 @@ def load_weights(
     source = find_source(str(checkpoint.prefix))
     _require_match(match, shapes, "" if source is None else f"\n  {source.about}", partial)
     require_usable_values(file, match.matched)
-    put_back(match.matched, state)
+    if assign:
+        put_back(match.matched, state)
     LOG.info("weights %s", match.summary())
     if match.mismatches():
         LOG.warning("weights loaded in part (Global.pretrained_partial):\n  %s", match.mismatches())

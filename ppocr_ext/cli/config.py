@@ -6,11 +6,11 @@ import argparse
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.weight_sources import find_source
-from ppocr_ext.cli.options import add_config_arguments, read_config
+from ppocr_ext.cli.options import add_config_arguments, add_old_dictionary_argument, read_config
 from ppocr_ext.config import Config, resolve_charset, with_class_counts
 from ppocr_ext.errors import CharsetError, ConfigError, PPOCRExtError, with_code
 from ppocr_ext.host import Host, open_host
@@ -33,6 +33,7 @@ and class counts are filled in. Each line ends with the place where its value wa
 
 With --check, the command also checks that this machine has the device of the config. It builds the networks, and sends
 two samples of Train and of Eval through their transforms, the networks, losses, decoder and metric (Global.dry_step).
+It builds schedule and optimizer, and compares the weights of the start with the networks; it downloads nothing.
 Then it checks the label files (or LMDBs) and their images: 10 seconds for each of Train and Eval, or all of them with
 `--data all`; `--data none` skips the dry step and the data. The command never writes a file.
 
@@ -62,6 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--import-plugins", action="store_true", help="import Global.plugins, which runs their code"
     )
+    add_old_dictionary_argument(parser)
     parser.add_argument("--strict", action="store_true", help="warnings count as errors")
 
 
@@ -147,7 +149,7 @@ def _check_machine(
         if plugin_names(config) and not args.import_plugins:
             print("dry step: skipped, since plugins are not imported (--import-plugins)")
         else:
-            dry_issues, counts = dry_check(config, host, args.role, unused, _print)
+            dry_issues, counts = dry_check(config, host, args.role, unused, _print, args.old_dict)
             wrong = _print_issues(dry_issues, strict=False)
             frames |= counts
             issues += dry_issues
@@ -170,7 +172,12 @@ def _modes(config: Config, role: str) -> list[str]:
 
 
 def dry_check(
-    config: Config, host: Host, role: str, unused: Sequence[tuple[str, ...]], say: Callable[[str], None]
+    config: Config,
+    host: Host,
+    role: Literal["train", "eval"],
+    unused: Sequence[tuple[str, ...]],
+    say: Callable[[str], None],
+    old_dictionary: str | None = None,
 ) -> tuple[list[Issue], dict[str, Any]]:
     """Return the issues that the dry step of a run finds, and the frames of each section if none is an error.
 
@@ -182,6 +189,7 @@ def dry_check(
         role: ``"train"`` or ``"eval"``.
         unused: the keys that no component takes, from :func:`check_all`.
         say: called with a sentence if no sample can be read.
+        old_dictionary: dictionary of the weights, if it differs from the config's.
 
     Returns:
         The issues, and :class:`ppocr_ext.run.frame_counts.FrameCounts` by ``"Train"`` and ``"Eval"``.
@@ -189,22 +197,18 @@ def dry_check(
     Raises:
         PPOCRExtError: the networks cannot be built, or do not take images of a size in the config.
     """
-    from ppocr_ext.run.context import choose_device
-    from ppocr_ext.run.dry_step import dry_step
+    from ppocr_ext.run.context import RunOptions, choose_device, resolve_context
+    from ppocr_ext.run.dry_step import try_config
     from ppocr_ext.run.frame_counts import count_frames
-    from ppocr_ext.run.host_config import decoder_models
-    from ppocr_ext.run.run import build_network
 
-    resolved, charset = _resolved(config, host)
-    whole = resolved.without(unused)
-    if charset is None or not whole.settings.dry_step:
+    if not config.settings.dry_step:
         return [], {}
-    choose_device(whole)
-    modes = _modes(whole, role)
-    model = build_network(whole, charset, None if role == "train" else decoder_models(whole) or ())
-    issues = dry_step(whole, charset, host, model, modes, whole.settings.seed, say)
-    modes = [] if any(issue.level == "error" for issue in issues) else modes
-    return issues, {mode: count_frames(model, whole, mode) for mode in modes}
+    context = resolve_context(
+        config, host, RunOptions(role, old_dictionary=old_dictionary), unused, choose_device(config)
+    )
+    model, issues = try_config(context, say, always=True)
+    modes = () if any(issue.level == "error" for issue in issues) else context.modes
+    return issues, {mode: count_frames(model, context.components, mode) for mode in modes}
 
 
 def _resolved(config: Config, host: Host) -> tuple[Config, Charset | None]:

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from ppocr_ext.cli.options import (
+    add_old_dictionary_argument,
     add_run_argument,
     add_strict_argument,
     read_recogniser_config,
@@ -36,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="TSV with a header: image (in an LMDB: folder#12), label, prediction, confidence",
     )
-    parser.add_argument("--old-dict", metavar="FILE", help="dictionary of the weights, if it differs")
+    add_old_dictionary_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:

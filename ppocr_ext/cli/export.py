@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ppocr_ext.charset import Charset, characters_in
 from ppocr_ext.cli.options import (
     add_data_dir_argument,
+    add_old_dictionary_argument,
     add_run_argument,
     read_recogniser_config,
 )
@@ -55,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--data", type=Path, metavar="LIST", help="label file on which the width policies are compared")
     add_data_dir_argument(parser)
     add("--force", action="store_true", help="replace what an export has written into the folder")
-    add("--old-dict", metavar="FILE", help="dictionary of the weights, if it differs")
+    add_old_dictionary_argument(parser)
     fewer = parser.add_mutually_exclusive_group()
     fewer.add_argument(
         "--characters",

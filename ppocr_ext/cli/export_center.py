@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING
 
 from ppocr_ext.base.parts import CENTER_LOSSES
 from ppocr_ext.characters.look_alikes import read_groups
-from ppocr_ext.cli.options import add_count, add_run_argument, read_recogniser_config
+from ppocr_ext.cli.options import (
+    add_count,
+    add_old_dictionary_argument,
+    add_run_argument,
+    read_recogniser_config,
+)
 from ppocr_ext.config import Config, named_items
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import check_writable, write_text
@@ -57,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--all-lines", action="store_true", help="with argmax: samples read wrongly count too")
     add_count(parser, "--limit", help="the largest number of samples")
     add("--resume", action="store_true", help="continue a pass that was interrupted")
-    add("--old-dict", metavar="FILE", help="dictionary of the weights, if it is another one")
+    add_old_dictionary_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:

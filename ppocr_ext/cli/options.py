@@ -117,6 +117,16 @@ def add_trust_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_old_dictionary_argument(parser: argparse.ArgumentParser) -> None:
+    """Add ``--old-dict FILE``."""
+    parser.add_argument(
+        "--old-dict",
+        metavar="FILE",
+        help="dictionary of the weights (Global.pretrained_model, or a sub-model's `pretrained`), if it differs: "
+        "classifier and embedding rows are carried over character by character",
+    )
+
+
 def add_strict_argument(parser: argparse.ArgumentParser) -> None:
     """Add ``--strict``."""
     parser.add_argument(

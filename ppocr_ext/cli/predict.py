@@ -14,6 +14,7 @@ from ppocr_ext.cli.options import (
     add_count,
     add_data_dir_argument,
     add_host_argument,
+    add_old_dictionary_argument,
     add_option_argument,
     add_trust_argument,
     open_recognizer,
@@ -128,7 +129,7 @@ def _add_reading_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--threads", type=int, metavar="N", help="threads of the engines onnx and paddle")
     add("--model", metavar="NAME", help="sub-model of a distillation (default: Metric.key)")
-    add("--old-dict", metavar="FILE", help="dictionary of the weights, if it differs")
+    add_old_dictionary_argument(parser)
     add("--dict", metavar="FILE", help="dictionary of a released model that does not state it")
 
 

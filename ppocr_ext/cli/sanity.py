@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ppocr_ext.cli.options import add_config_arguments, add_count, read_config
+from ppocr_ext.cli.options import add_config_arguments, add_count, add_old_dictionary_argument, read_config
 
 if TYPE_CHECKING:
     from ppocr_ext.sanity.learning import Lesson
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--structure", action="store_true", help="test the structure of every head, not only of failing ones")
     add("--out", type=Path, default=Path("sanity"), metavar="DIR", help="folder of page and picture (sanity)")
-    add("--old-dict", metavar="FILE", help="dictionary of the weights, if it differs")
+    add_old_dictionary_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:

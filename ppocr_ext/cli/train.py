@@ -7,7 +7,12 @@ import shlex
 from pathlib import Path
 
 from ppocr_ext.checkpoint.contents import BEST, checkpoint_line
-from ppocr_ext.cli.options import add_config_arguments, add_strict_argument, read_config
+from ppocr_ext.cli.options import (
+    add_config_arguments,
+    add_old_dictionary_argument,
+    add_strict_argument,
+    read_config,
+)
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.messages import LOG, run_command, setting
 from ppocr_ext.run.host_config import folder_of
@@ -36,12 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="continue the run of this folder: its own config and its checkpoint `latest`",
     )
     add_strict_argument(parser)
-    parser.add_argument(
-        "--old-dict",
-        metavar="FILE",
-        help="dictionary of the weights in Global.pretrained_model (or a sub-model's `pretrained`), if it "
-        "differs: classifier and embedding rows are carried over character by character",
-    )
+    add_old_dictionary_argument(parser)
     parser.add_argument(
         "--overwrite",
         action="store_true",

@@ -8,15 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ppocr_ext.base.parts import CLIENT_NAMES
 from ppocr_ext.charset import Charset
+from ppocr_ext.check.files import MODEL_NAME_KEYS, client_name_problem
 from ppocr_ext.config import Config
+from ppocr_ext.config.node import dotted
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.inference.runners import ONNX
 from ppocr_ext.io.image_pixels import TALL
 from ppocr_ext.limits import MAX_INPUT_WIDTH
-from ppocr_ext.messages import LOG, did_you_mean, near_match
+from ppocr_ext.messages import LOG
 from ppocr_ext.recognition.images import WidthPolicy
-from ppocr_ext.text_direction import ARABIC, LEFT_TO_RIGHT, client_direction
+from ppocr_ext.text_direction import ARABIC
 
 CLIENT_WIDTH = MAX_INPUT_WIDTH  # the limit of PaddleOCR's 3.x client
 
@@ -215,47 +218,6 @@ confidence = probabilities[0].max(axis=1)[starts].mean() if starts else 0.0
 print({text}, confidence)"""
 
 
-# paddlex 3.7.2, modules/text_recognition/model_list.py
-_SCRIPTS_OF_V3 = (
-    "en",
-    "korean",
-    "japan",
-    "chinese_cht",
-    "te",
-    "ka",
-    "ta",
-    "latin",
-    "arabic",
-    "cyrillic",
-    "devanagari",
-)
-_SCRIPTS_OF_V5 = (
-    "latin",
-    "eslav",
-    "korean",
-    "en",
-    "el",
-    "th",
-    "arabic",
-    "cyrillic",
-    "devanagari",
-    "ta",
-    "te",
-)
-CLIENT_NAMES: tuple[str, ...] = (
-    *(f"PP-OCRv6_{size}_rec" for size in ("medium", "small", "tiny")),
-    "PP-OCRv3_mobile_rec",
-    *(f"{script}_PP-OCRv3_mobile_rec" for script in _SCRIPTS_OF_V3),
-    "PP-OCRv4_mobile_rec",
-    "PP-OCRv4_server_rec",
-    "en_PP-OCRv4_mobile_rec",
-    "PP-OCRv4_server_rec_doc",
-    "ch_SVTRv2_rec",
-    "ch_RepSVTR_rec",
-    "PP-OCRv5_server_rec",
-    "PP-OCRv5_mobile_rec",
-    *(f"{script}_PP-OCRv5_mobile_rec" for script in _SCRIPTS_OF_V5),
-)
 # The official recognisers of each backbone; the first is the default.
 _FAMILIES = {
     "SVTRv2": ("ch_SVTRv2_rec",),
@@ -266,7 +228,6 @@ _FAMILIES = {
     "PPHGNetV2_B4": ("PP-OCRv5_server_rec",),
 }
 _OTHER = "PP-OCRv4_mobile_rec"  # for this name the client does not choose an engine that needs another form
-_KEYS = ("Global.pdx_model_name", "Global.model_name")  # PaddleX's key, and that of PaddleOCR 3.x
 
 
 def choose_name(config: Config, sub_model: str | None, charset: Charset, given: str | None = None) -> str:
@@ -283,7 +244,10 @@ def choose_name(config: Config, sub_model: str | None, charset: Charset, given: 
     Raises:
         ConfigError: the client does not know ``given``, or its rule for it contradicts the direction of the texts.
     """
-    names = [("--model-name", given), *((key, config.at(key, default=None)) for key in _KEYS)]
+    names = [
+        ("--model-name", given),
+        *((key, config.at(key, default=None)) for key in map(dotted, MODEL_NAME_KEYS)),
+    ]
     own = _of_family(
         config, ("Architecture",) if sub_model is None else ("Architecture", "Models", sub_model)
     )
@@ -291,13 +255,13 @@ def choose_name(config: Config, sub_model: str | None, charset: Charset, given: 
         own = f"{ARABIC}{own}" if f"{ARABIC}{own}" in CLIENT_NAMES else f"{ARABIC}PP-OCRv5_mobile_rec"
     for source, name in names:
         if name:
-            try:
-                _check(str(name), source, charset, own)
+            problem = client_name_problem(str(name), charset)
+            if problem is None:
                 return str(name)
-            except ConfigError as error:
-                if name == given:
-                    raise
-                LOG.warning("%s Used instead: %s. Other clients read no name.", error, own)
+            text = f"{source}: {problem.message}"
+            if name == given:
+                raise ConfigError(f"{text} Here it may be --model-name {own}.", code=problem.code)
+            LOG.warning("%s Used instead: %s. Other clients read no name.", text, own)
     return own
 
 
@@ -312,19 +276,3 @@ def _of_family(config: Config, path: tuple[str, ...]) -> str:
         config.at((*path, "pretrained"), default=None),
     )
     return next((name for name in weights if name in family), family[0])
-
-
-def _check(name: str, source: str, charset: Charset, own: str) -> None:
-    if name not in CLIENT_NAMES:
-        raise ConfigError(
-            f"{source}: paddleocr 3.7 has no model {name}.{did_you_mean(near_match(name, CLIENT_NAMES, 0.6))} "
-            f"Fix: leave it out, or give one of the names in docs/deploy.md.",
-            code="unknown_model_name",
-        )
-    if charset.turns_texts == (client_direction(name) == LEFT_TO_RIGHT):
-        does = "leaves texts in the order of the image" if charset.turns_texts else "turns texts around"
-        raise ConfigError(
-            f"{source}: under the name {name} the client {does}, but Global.text_direction is {charset.direction}. "
-            f"Fix: --model-name {own}, or the text_direction of the labels.",
-            code="arabic_name",
-        )

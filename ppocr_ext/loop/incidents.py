@@ -40,7 +40,8 @@ from ppocr_ext.run.freezing import choose_trained
 from ppocr_ext.run.host_config import plugin_names
 from ppocr_ext.run.inference_models import inference_models
 from ppocr_ext.run.model_wrappers import full_precision
-from ppocr_ext.run.run import Run, build_network
+from ppocr_ext.run.networks import build_network
+from ppocr_ext.run.run import Run
 from ppocr_ext.run.train_setup import loss_context, loss_state
 
 INCIDENTS = "incidents"  # name of the folder in the run folder

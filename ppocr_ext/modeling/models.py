@@ -11,7 +11,7 @@ import paddle
 from paddle import Tensor, nn
 
 from ppocr_ext.config import plain_copy
-from ppocr_ext.errors import ConfigError, ModelError
+from ppocr_ext.errors import ConfigError, ModelError, PPOCRExtError, SubModelsError, error_below
 from ppocr_ext.modeling.backbones.conv_parts import fuse_in_place
 from ppocr_ext.modeling.head_request import (
     EVAL,
@@ -23,7 +23,37 @@ from ppocr_ext.modeling.head_request import (
     understands_requests,
 )
 from ppocr_ext.modeling.necks import ENCODERS
-from ppocr_ext.registry import ARCHITECTURES, BACKBONES, HEADS, NECKS, TRANSFORMS, Registry, known_options
+from ppocr_ext.registry import (
+    ARCHITECTURES,
+    BACKBONES,
+    HEADS,
+    NECKS,
+    TRANSFORMS,
+    ComponentKeys,
+    Registry,
+    known_options,
+)
+
+# of ``Architecture``, and of an entry of ``Architecture.Models``
+MODEL_KEYS = ComponentKeys(
+    frozenset(
+        [
+            "model_type",
+            "algorithm",
+            "in_channels",
+            "Transform",
+            "Backbone",
+            "Neck",
+            "Head",
+            "return_all_feats",
+            "fused",
+            "name",
+            "freeze_params",
+            "pretrained",
+            "pretrained_dict",
+        ]
+    )
+)
 
 
 @ARCHITECTURES.register()
@@ -46,7 +76,7 @@ class BaseModel(nn.Layer):
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__()
-        parts = known_options(model_keys, plain_copy(config), "Architecture")
+        parts = known_options(MODEL_KEYS, plain_copy(config), "Architecture")
         channels = parts.get("in_channels", 3)
         self.transform = self.backbone = self.neck = self.head = None
         for part, build in (
@@ -57,7 +87,8 @@ class BaseModel(nn.Layer):
         ):
             if not parts.get(part):
                 continue
-            layer = build({**parts[part], "in_channels": channels})
+            with error_below(part):
+                layer = build({**parts[part], "in_channels": channels})
             setattr(self, part.lower(), layer)
             if part != "Head" and not hasattr(layer, "out_channels"):
                 raise ModelError(
@@ -155,24 +186,6 @@ class BaseModel(nn.Layer):
         return x if isinstance(x, dict) else {last: x}
 
 
-def model_keys(
-    model_type: Any = None,
-    algorithm: Any = None,
-    in_channels: Any = None,
-    Transform: Any = None,  # noqa: N803
-    Backbone: Any = None,  # noqa: N803
-    Neck: Any = None,  # noqa: N803
-    Head: Any = None,  # noqa: N803
-    return_all_feats: Any = None,
-    fused: Any = None,
-    name: Any = None,
-    freeze_params: Any = None,
-    pretrained: Any = None,
-    pretrained_dict: Any = None,
-) -> None:
-    """List the keys of ``Architecture`` and of an entry of ``Architecture.Models``."""
-
-
 def build_transform(config: Mapping[str, Any]) -> nn.Layer:
     """Build the layer before the backbone from its ``name``, ``in_channels`` and other options."""
     return _build(TRANSFORMS, config)
@@ -244,13 +257,13 @@ class DistillationModel(nn.Layer):
         model_name_list: their names (PaddleOCR's attribute).
         model_list: the sub-models in the order of ``model_name_list`` (PaddleOCR's attribute).
         frozen: names of the frozen ones.
-        pretrained: paths of the weights by sub-model. They are not loaded here.
         train_requests: outputs of the sub-models in train mode; a sub-model without a request does not run.
         eval_requests: outputs of the sub-models in eval mode; a sub-model without a request does not run.
         callers: what is called in place of a sub-model: its data-parallel wrapper, a compiled engine, or a cache.
 
     Raises:
         ConfigError: ``Models`` is missing or empty.
+        PPOCRExtError: sub-models cannot be built; the ``key`` of the error is that of the part below ``Architecture``.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -260,20 +273,21 @@ class DistillationModel(nn.Layer):
                 "Architecture.Models: a DistillationModel needs at least one sub-model.", code="missing_key"
             )
         self.models: dict[str, BaseModel] = {}
-        self.pretrained: dict[str, str] = {}
         frozen = []
+        errors: list[PPOCRExtError] = []
         for name, options in plain_copy(config["Models"]).items():
             try:
-                model = BaseModel(options)
-            except ModelError as error:
-                error.sub_model = str(name)
-                raise
-            if options.get("pretrained"):
-                self.pretrained[name] = options["pretrained"]
+                with error_below("Models", str(name)):
+                    model = BaseModel(options)
+            except PPOCRExtError as error:
+                errors.append(error)
+                continue
             if options.get("freeze_params"):
                 model.freeze()
                 frozen.append(name)
             self.models[name] = self.add_sublayer(name, model)
+        if errors:
+            raise errors[0] if len(errors) == 1 else SubModelsError(errors)
         self.frozen: frozenset[str] = frozenset(frozen)
         self.model_name_list = list(self.models)
         self.model_list = list(self.models.values())

@@ -262,8 +262,8 @@ class SequenceEncoder(nn.Layer):
         if len(images.shape) != 4 or images.shape[2] not in (1, -1):
             raise ModelError(
                 f"Neck {self.encoder_type}: the backbone must return features [B, C, 1, T] (found "
-                f"{list(images.shape)}). Fix: let it pool the height to 1 (SVTRv2: use_pool: true), or give it images "
-                f"of height 32 (MobileNetV3, ResNet).",
+                f"{list(images.shape)}). Fix: images of another height, or an option that pools it to 1 (such as "
+                f"use_pool), if the backbone has one.",
                 code="shape_mismatch",
             )
         takes_frames = isinstance(self.encoder, RecurrentEncoder)

@@ -125,11 +125,15 @@ class TPS(nn.Layer):
         super().__init__()
         if num_fiducial < 4 or num_fiducial % 2:
             raise ConfigError(
-                f"TPS.num_fiducial is {num_fiducial}, but must be an even number from 4.", code="bad_value"
+                f"TPS.num_fiducial is {num_fiducial}, but must be an even number from 4.",
+                code="bad_value",
+                key=("num_fiducial",),
             )
         if model_name not in LOCATORS:
             raise ConfigError(
-                f"TPS.model_name is {model_name!r}, but must be 'large' or 'small'.", code="bad_value"
+                f"TPS.model_name is {model_name!r}, but must be 'large' or 'small'.",
+                code="bad_value",
+                key=("model_name",),
             )
         self.loc_net = LocalizationNetwork(in_channels, num_fiducial, loc_lr, model_name)
         self.grid_generator = GridGenerator(num_fiducial)

@@ -77,7 +77,7 @@ def _as_config_error(where: str) -> Iterator[None]:
     try:
         yield
     except (TypeError, ValueError, AssertionError) as reason:
-        raise ConfigError(f"{where}: {reason}", code="bad_value") from reason
+        raise ConfigError(f"{where}: {str(reason).rstrip('.')}.", code="bad_value") from reason
 
 
 def build_lr_scheduler(lr_config: Mapping[str, Any], epochs: int, step_each_epoch: int) -> Rate:
@@ -88,7 +88,7 @@ def build_lr_scheduler(lr_config: Mapping[str, Any], epochs: int, step_each_epoc
     """
     options = dict(lr_config)
     name = options.pop("name", _DEFAULT_SCHEDULE)
-    with _as_config_error(f"Optimizer.lr ({name})"):
+    with _as_config_error(f"Optimizer.lr: {name}"):
         rate = SCHEDULES.build(name, options, epochs=epochs, step_each_epoch=step_each_epoch)
         # PaddleOCR's own classes, from a checkout, store the options and return the schedule when called.
         return rate if isinstance(rate, (LRScheduler, float)) else rate()
@@ -123,7 +123,7 @@ def build_optimizer(
     trainable_parameters(model)
     set_rates(model, options.pop("lr_mult", None) or {})
     rate = build_lr_scheduler(options.pop("lr"), epochs, step_each_epoch)
-    with _as_config_error(f"Optimizer ({name})"):
+    with _as_config_error(f"Optimizer: {name}"):
         decay = options.pop("weight_decay", None)
         regularizer = options.pop("regularizer", None)
         if regularizer:

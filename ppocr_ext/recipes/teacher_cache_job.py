@@ -44,7 +44,7 @@ from ppocr_ext.run.loader import Loader
 from ppocr_ext.run.loader_setup import open_data
 from ppocr_ext.run.logs import quiet_host, set_up_console
 from ppocr_ext.run.model_setup import load_model_weights
-from ppocr_ext.run.run import build_network
+from ppocr_ext.run.networks import build_network
 from ppocr_ext.run.train_setup import loss_context
 from ppocr_ext.run.workers import leave_signals_to_the_run
 from ppocr_ext.teacher_cache.lookup import (

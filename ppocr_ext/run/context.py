@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -204,11 +205,38 @@ def open_context(config: Config, options: RunOptions) -> RunContext:
     device = choose_device(config)  # first, since a released model is converted on it
     if options.role == "train":
         _fetch_weights(config)
+    context = resolve_context(config, host, options, unused, device, warnings)
+    if options.role != "predict":  # reading images must not change the generators of the user's program
+        host.set_seed(context.seed)
+    return context
+
+
+def resolve_context(
+    config: Config,
+    host: Host,
+    options: RunOptions,
+    unused: Sequence[tuple[str, ...]],
+    device: str,
+    warnings: tuple[Issue, ...] = (),
+) -> RunContext:
+    """Return the context of a config that was checked: with its dictionary, class counts and checkpoint.
+
+    Args:
+        config: as loaded.
+        host: opened.
+        options: how the run is built.
+        unused: the keys that no component takes.
+        device: as Paddle calls it.
+        warnings: of the config check.
+
+    Raises:
+        PPOCRExtError: the dictionary or the checkpoint cannot be used.
+    """
     charset = resolve_charset(config, host.find_file)
     resolved = with_class_counts(complete(config, charset), charset)
     old_charset = read_old_charset(options.old_dictionary, config, host.find_file, "--old-dict")
     checkpoint = _checkpoint(resolved, options.role, charset, old_charset)
-    context = RunContext(
+    return RunContext(
         options=options,
         config=resolved,
         components=resolved.without(unused),
@@ -222,9 +250,6 @@ def open_context(config: Config, options: RunOptions) -> RunContext:
         team=connect(),
         config_warnings=warnings,
     )
-    if options.role != "predict":  # reading images must not change the generators of the user's program
-        host.set_seed(context.seed)
-    return context
 
 
 def _check(

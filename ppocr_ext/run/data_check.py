@@ -66,7 +66,7 @@ def second_label_kind(transforms: Any) -> Gtc | None:
 
 def label_files_of(config: Config, mode: str) -> tuple[Path, ...]:
     """Return the label files of ``Train`` or ``Eval``; empty for a dataset without label files."""
-    if not reads_key(config, mode, "label_file_list"):
+    if not reads_key(config.at((mode, "dataset", "name"), None), "label_file_list"):
         return ()
     files = config.at(f"{mode}.dataset.label_file_list", default=None) or ()
     return tuple(Path(f) for f in ((files,) if isinstance(files, str) else files))

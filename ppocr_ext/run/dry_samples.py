@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count, islice
 from pathlib import Path
@@ -24,8 +24,8 @@ from paddle import Tensor, nn
 
 from ppocr_ext.base.parts import OF_LABEL_FILES, OF_LMDB, kind_of
 from ppocr_ext.charset import Charset
+from ppocr_ext.check.findings import Findings, KeyPath, described_error
 from ppocr_ext.config import Config, named_items
-from ppocr_ext.config.node import dotted
 from ppocr_ext.data.batches import images_of
 from ppocr_ext.data.image_check import ImageFolder
 from ppocr_ext.data.label_file import read_label_file
@@ -35,9 +35,7 @@ from ppocr_ext.data.preflight import LmdbSamples
 from ppocr_ext.data.sample_rules import FrameLimit
 from ppocr_ext.data.sample_seeds import generators_kept
 from ppocr_ext.errors import DataError, PPOCRExtError
-from ppocr_ext.host import Host
-from ppocr_ext.issues import Issue, report_issues
-from ppocr_ext.messages import end_text
+from ppocr_ext.issues import report_issues
 from ppocr_ext.registry import DATASETS
 from ppocr_ext.run.context import RunContext
 from ppocr_ext.run.data_check import label_files_of, sample_rules
@@ -46,8 +44,6 @@ from ppocr_ext.run.host_config import host_config, own_transforms
 from ppocr_ext.run.loader import LoaderParts, loader_parts
 from ppocr_ext.run.loader_setup import lmdb_dataset_class
 
-ConfigPath = tuple[str, ...]
-Report = Callable[[str, ConfigPath, str], Any]  # called with code, config path and message of an issue
 SILENT = logging.Logger("silent", logging.CRITICAL + 1)
 _SAMPLES = 2
 _LEAST_SPREAD = (
@@ -72,7 +68,7 @@ class DryBatch:
     entries: list[Any]
     texts: list[str | None]
     keys: tuple[str, ...]
-    keys_path: ConfigPath
+    keys_path: KeyPath
     drawn: bool
 
     @property
@@ -123,33 +119,28 @@ class DrySection:
     """``Train`` or ``Eval`` with a few samples.
 
     Args:
-        config: resolved.
+        context: of the run.
         mode: the section.
-        charset: the dictionary.
-        host: opened.
         folder: for temporary files.
-        report: called with each issue.
+        findings: gets the issues.
         samples: number of samples with different labels, at most a batch of the config; None for the first two.
         frames: limit of the labels, if there is one.
     """
 
     def __init__(
         self,
-        config: Config,
+        context: RunContext,
         mode: str,
-        charset: Charset,
-        host: Host,
         folder: Path,
-        report: Report,
+        findings: Findings,
         samples: int | None = None,
         frames: FrameLimit | None = None,
     ) -> None:
-        self._config = config
+        self._context = context
+        self._config = config = context.components
         self._mode = mode
-        self._charset = charset
-        self._host = host
         self._folder = folder
-        self._report = report
+        self._findings = findings
         self._dataset = config.at(f"{mode}.dataset")
         self._name = self._dataset["name"]
         self._path = (mode, "dataset", "transforms")
@@ -158,19 +149,20 @@ class DrySection:
         self._drawn = False
         self._distinct = samples is not None
         self._labels: set[str] = set()
-        self._rules = sample_rules(config, mode, charset, frames)
+        self._rules = sample_rules(config, mode, context.charset, frames)
 
-    def batch(self, seed: int) -> DryBatch | None:
+    def batch(self) -> DryBatch | None:
         """Return the batch of the first usable samples; None if a stage failed, which is reported.
 
-        An exception of a dataset that is not PaddleOCR's is raised, since only its author knows what it means.
+        An exception of a dataset that is not PaddleOCR's is raised unless it is one of this package, since only its
+        author knows what it means.
         """
         of_host = self._name in (*OF_LABEL_FILES, *OF_LMDB)
         trace = TransformTrace([])
         samples: list[Any] = []
         texts: list[str | None] = []
         try:
-            parts = self._parts(seed)
+            parts = self._parts()
             trace = trace_transforms(parts.dataset, self._config, self._mode)
             # Only one batch, since the next one of a MultiScaleSampler may have another size.
             for index in next(iter(parts.batch_sampler)):
@@ -182,13 +174,16 @@ class DrySection:
                     samples.append(sample)
                     texts.append(trace.text)
         except Exception as error:
-            if not of_host and not trace.failed:
+            if of_host or trace.failed:
+                self._findings.error(*self._explain(trace, error))
+            elif isinstance(error, PPOCRExtError):
+                self._findings.raised((self._mode, "dataset"), "dataset", error)
+            else:
                 raise
-            self._report(*self._explain(trace, error))
             return None
         return self._collate(samples, texts, parts)
 
-    def _parts(self, seed: int) -> LoaderParts:
+    def _parts(self) -> LoaderParts:
         """Build the section's own dataset and sampler over usable samples."""
         plain = host_config(self._config)
         section = plain[self._mode]
@@ -203,7 +198,14 @@ class DrySection:
             # The host's sampler gives every process a share, so there is a copy for each.
             copies = dist.get_world_size() * (1 if self._distinct else _SAMPLES)
             dataset_class = self._limited_class(section["dataset"], usable, copies)
-        return loader_parts(self._host, plain, self._mode, seed, dataset_class=dataset_class, logger=SILENT)
+        return loader_parts(
+            self._context.host,
+            plain,
+            self._mode,
+            self._context.seed,
+            dataset_class=dataset_class,
+            logger=SILENT,
+        )
 
     def _limited_class(self, dataset: dict[str, Any], usable: list[Any], copies: int) -> type:
         """Return the class of the section's dataset over copies of the ``usable`` samples, or over drawn ones.
@@ -267,7 +269,7 @@ class DrySection:
     def _draw(self) -> Iterator[str]:
         """Write images of noise, and yield lines of a label file for them, with characters of the dictionary."""
         delimiter = self._dataset.get("delimiter", "\t")
-        known = [c for c in self._charset.characters if len(c) == 1 and c.strip() and c != delimiter]
+        known = [c for c in self._context.charset.characters if len(c) == 1 and c.strip() and c != delimiter]
         # NRTR adds a start and an end mark.
         length = max(1, min(4, self._config.settings.max_text_length - 2))
         for number in range(_SAMPLES):
@@ -277,33 +279,45 @@ class DrySection:
             size = ("160", "48") if self._dataset.get("ds_width") else ()
             yield delimiter.join((f"{number}.png", text, *size))
 
-    def _explain(self, trace: TransformTrace, error: Exception) -> tuple[str, ConfigPath, str]:
-        """Return code, config path and message of the stage at which a sample has failed."""
+    def _explain(self, trace: TransformTrace, error: Exception) -> tuple[KeyPath, str, str]:
+        """Return config path, code and message of the stage at which a sample has failed."""
         data = trace.data
         name, path = trace.names[trace.position] if trace.position >= 0 else ("", self._path)
         image = data.get("image") if isinstance(data, Mapping) else None
         if isinstance(image, bytes) and name != "DecodeImage":
             where = path if trace.failed else self._path
-            return "image_not_decoded", where, f"the image is not decoded yet. {_DECODE}"
+            return where, "image_not_decoded", f"the image is not decoded yet. {_DECODE}"
         if not trace.failed:  # the dataset itself or its sampler has failed
             files = [Path(frame.filename).name for frame in traceback.extract_tb(error.__traceback__)]
             of_sampler = self._config.at((self._mode, "sampler"), None) and (
                 data or any("sampler" in f for f in files)
             )
             where = (self._mode, "sampler" if of_sampler else "dataset")
-            return "dataset_failed", where, f"{self._name} fails on a sample: {described_error(error)}"
+            return where, "dataset_failed", f"{self._name} fails on a sample: {described_error(error)}"
         if not isinstance(data, Mapping):
             kept = next((each for each in trace.names if each[0] == "KeepKeys"), (name, path))[1]
             return (
-                "transform_order",
                 kept,
+                "transform_order",
                 f"{name} comes after KeepKeys, which makes a list. Fix: put KeepKeys last.",
             )
-        if name == "KeepKeys" and isinstance(trace.error, KeyError):
-            return "unknown_sample_key", (*path, "keep_keys"), _unknown_key(trace, str(trace.error.args[0]))
+        key = str(trace.error.args[0]) if isinstance(trace.error, KeyError) else ""
+        if name == "KeepKeys" and key:
+            return (*path, "keep_keys"), "unknown_sample_key", _unknown_key(trace, key)
+        if key in trace.last_seen and key not in data:
+            loser = trace.names[trace.last_seen[key]][0]
+            return path, "transform_order", f"{loser} removes {key!r}. Fix: put {name} before {loser}."
+        given = self._config.at((*path, "image_shape"), None) or ()
+        if isinstance(image, np.ndarray) and given[:1] == (1,) and image.shape[2:] == (3,):
+            fix = [3, *given[1:]]
+            return (
+                (*path, "image_shape"),
+                "bad_value",
+                f"images have 3 channels, not 1. Fix: `image_shape: {fix}`.",
+            )
         what = "it refuses the sample." if trace.error is None else described_error(trace.error)
         shape = f" (image {list(image.shape)})" if isinstance(image, np.ndarray) else ""
-        return "transform_failed", path, f"{what}{shape} Fix: check its options and the transforms before it."
+        return path, "transform_failed", f"{what}{shape} Fix: check its options and the transforms before it."
 
     def _collate(self, samples: list[Any], texts: list[str | None], parts: LoaderParts) -> DryBatch | None:
         listed = named_items(self._config, *self._path)
@@ -311,23 +325,27 @@ class DrySection:
         path = self._path if kept is None else (*kept, "keep_keys")
         collate = self._config.at((self._mode, "loader", "collate_fn"), None)
         if not collate and not isinstance(samples[0], list | tuple):
-            return self._report(
-                "missing_transform",
+            self._findings.error(
                 self._path,
+                "missing_transform",
                 "no transform makes a list of the sample. Fix: end with KeepKeys and its keep_keys.",
             )
+            return None
         try:
             batch = parts.collate(samples)
         except Exception as error:
             where = (self._mode, "loader", "collate_fn") if collate else path
             text = f"samples cannot be put together as a batch: {described_error(error)}"
-            return self._report("collate_failed", where, text)
+            self._findings.error(where, "collate_failed", text)
+            return None
         entries = [paddle.to_tensor(each) if isinstance(each, np.ndarray) else each for each in batch]
         keys = () if kept is None else tuple(map(str, self._config.at(path, ())))
         if "image" in keys[1:]:
-            return self._report("keep_keys_order", path, f"the image must come first, not {keys[0]!r}.")
+            self._findings.error(path, "keep_keys_order", f"the image must come first, not {keys[0]!r}.")
+            return None
         if isinstance(samples[0], list) and isinstance(samples[0][0], bytes):
-            return self._report("image_not_decoded", self._path, f"the image is not decoded. {_DECODE}")
+            self._findings.error(self._path, "image_not_decoded", f"the image is not decoded. {_DECODE}")
+            return None
         return DryBatch(entries, texts, keys, path, self._drawn)
 
 
@@ -346,12 +364,6 @@ def _unknown_key(trace: TransformTrace, key: str) -> str:
     return f"no transform makes {key!r} (found {', '.join(sorted(map(str, trace.data)))}). Fix: {fix}."
 
 
-def described_error(error: BaseException) -> str:
-    """Return the text of an exception as a sentence, for a message about a part of the config."""
-    text = end_text(error).removeprefix("internal error: ").rstrip()
-    return text if text.endswith((".", "?")) else f"{text}."
-
-
 @dataclass
 class TransformTrace:
     """Record how the transforms process a sample.
@@ -366,7 +378,7 @@ class TransformTrace:
         error: the exception that it raised.
     """
 
-    names: list[tuple[str, ConfigPath]]
+    names: list[tuple[str, KeyPath]]
     position: int = -1
     data: Any = None
     text: str | None = None
@@ -459,17 +471,11 @@ def one_batch(context: RunContext, network: nn.Layer, samples: int) -> OneBatch:
     """
     config, left_out, size = _same_every_time(context.components)
     frames = count_frames(network, config, "Train").limit(required=True)
-    issues: list[Issue] = []
-
-    def report(code: str, path: tuple[str, ...], message: str) -> None:
-        issues.append(Issue(code, "error", dotted(path), "", message))
-
+    findings = Findings(config)
     with TemporaryDirectory(prefix="ppocr_ext_") as folder, generators_kept():
-        section = DrySection(
-            config, "Train", context.charset, context.host, Path(folder), report, samples, frames
-        )
-        batch = section.batch(context.seed)
-    report_issues(issues)
+        alone = replace(context, components=config)
+        batch = DrySection(alone, "Train", Path(folder), findings, samples, frames).batch()
+    report_issues(findings.issues)
     if batch is None or batch.drawn:
         raise DataError(
             "Train: there is no usable sample to learn (1,000 of each file were tried). Fix: `ppocr-ext config --check "

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ppocr_ext.base.parts import OF_LABEL_FILES, OF_LMDB
+from ppocr_ext.base.parts import DATASET_ROWS
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.checkpoint.weight_sources import ReleasedSource, find_source
@@ -34,8 +34,7 @@ _PROFILER_KEYS = (
     "timer_only",
 )
 _BATCH_RANGE = re.compile(r"\[?(\d+),(\d+)\]?")
-# PaddleOCR's defaults of ext_op_transform_idx: the first transforms, which load the images that RecConAug appends
-_LOADING = {**dict.fromkeys(OF_LABEL_FILES, 2), **dict.fromkeys(OF_LMDB, 1)}
+_LOADING = {name: row.loading for name, row in DATASET_ROWS.items()}
 _PROFILER_END = 20  # default end of PaddleOCR's batch_range
 
 

@@ -15,7 +15,7 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.weight_sources import ReleasedSource, find_source
 from ppocr_ext.config import Config
 from ppocr_ext.data.preprocessing import read_preprocessing
-from ppocr_ext.errors import ConfigError, WeightsError
+from ppocr_ext.errors import ConfigError, WeightsError, error_below
 from ppocr_ext.inference.comparison import text_inputs
 from ppocr_ext.inference.formats import ExportedEngine, Sizes
 from ppocr_ext.inference.released import find_released
@@ -53,7 +53,8 @@ def open_inference_models(
     """
     for name, head in inference_models(model).items():
         if names is None or name in names:
-            _open(head, f"Architecture.Models.{name}", config, charset)
+            with error_below("Models", name, "pretrained"):
+                _open(head, f"Architecture.Models.{name}", config, charset)
 
 
 def _open(head: InferenceModel, part: str, config: Config, charset: Charset) -> None:

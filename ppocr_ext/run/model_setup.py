@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from ppocr_ext.checkpoint.weight_sources import ReleasedSource, find_source
 from ppocr_ext.checkpoint.weights import load_weights
 from ppocr_ext.config import Config, load, read_old_charset
 from ppocr_ext.config.global_keys import shown
-from ppocr_ext.errors import ConfigError, WeightsError
+from ppocr_ext.errors import ConfigError, WeightsError, error_below
 from ppocr_ext.messages import LOG, did_you_mean, is_misspelling, near_match
 from ppocr_ext.modeling import DistillationModel
 from ppocr_ext.modeling.head_request import HeadRequest
@@ -108,7 +109,7 @@ def _named(config: Config) -> set[str]:
 
 
 def load_model_weights(
-    model: nn.Layer, context: RunContext, *, needed: tuple[str, ...] | None
+    model: nn.Layer, context: RunContext, *, needed: tuple[str, ...] | None, assign: bool = True
 ) -> dict[str | None, str]:
     """Load weights from the checkpoint or ``Global.pretrained_model``, and sub-models from their own files.
 
@@ -116,6 +117,7 @@ def load_model_weights(
         model: the networks.
         context: the context of the run; its checkpoint, if any, takes precedence over ``pretrained_model``.
         needed: sub-models that must have weights; None for all.
+        assign: False compares the weights only; the networks do not change.
 
     Returns:
         The path or the official name of the weights of each loaded sub-model; the key is None for a model without
@@ -125,7 +127,10 @@ def load_model_weights(
         WeightsError: the weights cannot be loaded (:func:`ppocr_ext.checkpoint.weights.load_weights`), or a frozen
             sub-model has no weights, or its weights lack characters of the dictionary.
         CharsetError: the dictionary of the weights cannot be read.
+
+        Their ``key`` is that of the weights.
     """
+    load_part = partial(load_network, context, assign=assign)
     checkpoint = None if context.checkpoint is None else context.checkpoint.prefix
     first = context.config.settings.pretrained_model
     if not isinstance(model, DistillationModel):
@@ -133,11 +138,12 @@ def load_model_weights(
         if not path:
             return {}
         part = None if checkpoint else "Architecture"
-        load_network(context, model, path, part, first_prefix=f"{context.options.weights_of}.")
+        with error_below("Global", "checkpoints" if checkpoint else "pretrained_model"):
+            load_part(model, path, part, first_prefix=f"{context.options.weights_of}.")
         return {None: str(path)}
     inference = inference_models(model)
     covered: dict[str | None, str] = {
-        name: model.pretrained[name] for name, head in inference.items() if head.compute is not None
+        name: str(own_path(context, name)) for name, head in inference.items() if head.compute is not None
     }
     for path in covered.values():
         require_recorded(context.config, path)
@@ -146,27 +152,34 @@ def load_model_weights(
     names = own if needed is None else needed
     # A checkpoint has only the trained sub-models, so a teacher is loaded from the first weights again.
     for path in [each for each in dict.fromkeys((checkpoint, first)) if each]:
+        whole = "checkpoints" if path == checkpoint else "pretrained_model"
         is_second = checkpoint is not None and path != checkpoint
-        if is_second and all(name in covered or model.pretrained.get(name) for name in names):
+        if is_second and all(name in covered or own_path(context, name) for name in names):
             continue
-        contained = _covered_models(model, path, targets) - covered.keys()
-        if contained:
-            only = tuple(f"{name}." for name in own if name in contained)
-            match = load_network(context, model, path, None, only=only, target_models=targets)
-            for name in sorted(model.frozen & contained):
-                _refuse_noise(match.restricted((f"{name}.",)), name, context.charset)
-        elif not is_second:
-            # Raises an error that says what does not fit.
-            load_network(context, model, path, None, target_models=targets)
+        with error_below("Global", whole):
+            contained = _covered_models(model, path, targets) - covered.keys()
+            if contained:
+                only = tuple(f"{name}." for name in own if name in contained)
+                match = load_part(model, path, None, only=only, target_models=targets)
+                for name in sorted(model.frozen & contained):
+                    _refuse_noise(match.restricted((f"{name}.",)), name, context.charset)
+            elif not is_second:
+                # Raises an error that says what does not fit.
+                load_part(model, path, None, target_models=targets)
         covered |= dict.fromkeys(contained, str(path))
     for name in own:
         if (
             name not in covered
             and (needed is None or name in needed)
-            and _load_sub_model(model, name, context)
+            and _load_sub_model(model, name, context, load_part)
         ):
-            covered[name] = str(model.pretrained[name])
+            covered[name] = str(own_path(context, name))
     return covered
+
+
+def own_path(context: RunContext, name: str) -> str | None:
+    """Return the path or the name of a sub-model's own weights; None if it has none."""
+    return context.config.at(("Architecture", "Models", name, "pretrained"), None)
 
 
 def load_network(
@@ -255,16 +268,19 @@ def _covered_models(model: DistillationModel, path: str | Path, targets: Sequenc
     return contained
 
 
-def _load_sub_model(model: DistillationModel, name: str, context: RunContext) -> bool:
-    path = model.pretrained.get(name)
+def _load_sub_model(
+    model: DistillationModel, name: str, context: RunContext, load_part: Callable[..., WeightMatch]
+) -> bool:
+    path = own_path(context, name)
     part = f"Architecture.Models.{name}"
     if path:
         try:
-            match = load_network(context, getattr(model, name), path, part, first_prefix=f"{name}.")
+            match = load_part(getattr(model, name), path, part, first_prefix=f"{name}.")
             if name in model.frozen:
                 _refuse_noise(match, name, context.charset)
         except WeightsError as fault:
-            raise WeightsError(f"{part}.pretrained: {fault}", code=fault.code) from fault
+            key = tuple(f"{part}.pretrained".split("."))
+            raise WeightsError(f"{part}.pretrained: {fault}", code=fault.code, key=key) from fault
     elif name in model.frozen and context.trains:
         if not context.config.settings.allow_untrained_teacher:
             raise WeightsError(f"{part}.pretrained: {untrained(name)}", code=UNTRAINED)

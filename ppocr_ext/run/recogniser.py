@@ -19,7 +19,7 @@ from ppocr_ext.errors import ConfigError, DataError, WeightsError
 from ppocr_ext.io.resources import find_config
 from ppocr_ext.run.context import RunOptions, open_context
 from ppocr_ext.run.model_setup import load_model_weights
-from ppocr_ext.run.run import build_network
+from ppocr_ext.run.networks import build_network
 
 CONFIG_FILE = "config.yml"
 _WEIGHT_KEYS = ("Global.checkpoints", "Global.pretrained_model")

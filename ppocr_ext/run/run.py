@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from paddle import nn
 
-from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config
-from ppocr_ext.config.node import COMPUTED, dotted
-from ppocr_ext.errors import ModelError, WeightsError
+from ppocr_ext.errors import WeightsError
 from ppocr_ext.inference.compiled import CompiledNetwork
 from ppocr_ext.issues import report_issues
 from ppocr_ext.messages import LOG
 from ppocr_ext.metrics import build_metric
-from ppocr_ext.modeling import EVAL, DistillationModel, build_model
+from ppocr_ext.modeling import EVAL, DistillationModel
 from ppocr_ext.run.agreement import require_agreement
 from ppocr_ext.run.compiled_models import compile_frozen
 from ppocr_ext.run.context import Role, RunContext, RunOptions, open_context, rename_section
-from ppocr_ext.run.dry_step import dry_step, same_as_before
+from ppocr_ext.run.dry_step import try_config
 from ppocr_ext.run.freezing import frozen_models, unsaved_models
 from ppocr_ext.run.host_config import decoder_models, evaluation_steps, host_config
-from ppocr_ext.run.inference_models import open_inference_models
 from ppocr_ext.run.loader_setup import RunData, open_data
 from ppocr_ext.run.model_setup import load_model_weights
-from ppocr_ext.run.model_wrappers import recompute_activations
 from ppocr_ext.run.train_setup import Training, set_up_training
 from ppocr_ext.teacher_cache.lookup import CachedTeacher, cached_teacher
 from ppocr_ext.teacher_cache.store import read_facts
@@ -128,45 +123,17 @@ class Run(RunContext, RunData, Training):
 
 
 def _tried_network(context: RunContext) -> nn.Layer:
-    """Build the networks, and take them through the dry step; only sub-models that are decoded are evaluated.
+    """Build the networks, and try every part of the config; only sub-models that are decoded are evaluated.
 
     Raises:
-        PPOCRExtError: they cannot be built, or parts of the config do not fit.
+        InvalidConfigError: parts cannot be built, or do not fit.
     """
-    read = decoder_models(context.config) or ()
-    model = build_network(context.components, context.charset, None if context.trains else read)
-    if context.trains:
-        recompute_activations(model, context.config)
-    if not isinstance(model, DistillationModel):
-        _run_dry_step(context, model)
-        return model
-    # Before the dry step too, since an evaluation opens no inference model that it does not read.
-    known = [name for name in read if name in model.models]
-    _run_dry_step(context, model.using(evaluate=dict.fromkeys(known, EVAL)))
-    return model.using(evaluate=dict.fromkeys(read, EVAL))  # an error for other names
-
-
-def _run_dry_step(context: RunContext, model: nn.Layer) -> None:
-    """Report parts of the config that do not fit, in every process; a resumed run with the same parts skips this.
-
-    Raises:
-        InvalidConfigError: parts do not fit.
-    """
-    config = context.config
-    checkpoint = context.checkpoint
-    resumes = context.trains and checkpoint and same_as_before(config, context.charset, checkpoint.prefix)
-    if resumes or not config.settings.dry_step:
-        return
-    issues = dry_step(
-        context.components,
-        context.charset,
-        context.host,
-        model,
-        context.modes,
-        context.seed,
-        LOG.info,
-    )
+    model, issues = try_config(context, LOG.info)
     report_issues(rename_section(issue, context.options.eval_section) for issue in issues)
+    if not isinstance(model, DistillationModel):
+        return model
+    # an error for other names
+    return model.using(evaluate=dict.fromkeys(decoder_models(context.config) or (), EVAL))
 
 
 def _load_for_evaluation(context: RunContext, model: nn.Layer) -> None:
@@ -185,43 +152,3 @@ def _load_for_evaluation(context: RunContext, model: nn.Layer) -> None:
             f"Global.save_teacher; its own file is Architecture.Models.NAME.pretrained).",
             code="missing_weights",
         )
-
-
-def build_network(config: Config, charset: Charset, opened: Collection[str] | None = None) -> nn.Layer:
-    """Build the networks, and open the inference models among them.
-
-    Args:
-        config: resolved.
-        charset: the dictionary.
-        opened: the only inference models that are opened; None for all.
-
-    Raises:
-        ModelError: the parts do not fit together; the message begins with the place of the part.
-        PPOCRExtError: an inference model cannot be opened.
-    """
-    try:
-        model = build_model(config.at("Architecture").thaw())
-        open_inference_models(model, config, charset, opened)
-        return model
-    except ModelError as error:
-        path = _path_of(config, error)
-        place = config.place(path)
-        where = "" if place == COMPUTED else f"{place.text}: "
-        error.args = (f"{where}{dotted(path)}: {error}",)
-        raise
-
-
-def _path_of(config: Config, error: ModelError) -> tuple[str, ...]:
-    """Return the config path of the part that ``error`` names, or of its option that ``-o`` has set.
-
-    If it names none, return the path of the model.
-    """
-    model = ("Architecture",) if error.sub_model is None else ("Architecture", "Models", error.sub_model)
-    words = set(re.findall(r"\w+", str(error)))
-    for part in ("Transform", "Backbone", "Neck", "Head"):
-        path = (*model, part)
-        options = config.at(path, default=None)
-        if isinstance(options, Config) and options.get("name") in words:
-            given = [key for key in options if key in words and config.place((*path, key)).is_option]
-            return (*path, str(given[0])) if given else path
-    return model

@@ -36,10 +36,9 @@ from ppocr_ext.modeling.head_request import HeadRequest
 from ppocr_ext.optim import build_lr_scheduler, build_optimizer
 from ppocr_ext.run.context import RunContext, RunOptions, open_context
 from ppocr_ext.run.dry_samples import OneBatch, one_batch
-from ppocr_ext.run.dry_step import dry_step
+from ppocr_ext.run.dry_step import try_config
 from ppocr_ext.run.freezing import frozen_models
 from ppocr_ext.run.loader_setup import RunData
-from ppocr_ext.run.run import build_network
 from ppocr_ext.run.train_setup import set_up_training
 
 _DROPOUT = (nn.Dropout, nn.Dropout2D, nn.Dropout3D, nn.AlphaDropout)
@@ -117,22 +116,11 @@ def open_subject(
         config = config.with_values({"Global.checkpoints": None, "Global.pretrained_model": resumed})
     # A teacher may be untrained, since only heads are tested.
     config = config.with_values({f"Global.{ALLOW_UNTRAINED}": True})
-    context = open_context(config, RunOptions("train", host_path, old_dictionary))
-    plain = {"Global.use_amp": False, "Global.to_static": False, "Train.mix": None}
+    context = open_context(config, RunOptions("train", host_path, old_dictionary, evaluates=False))
+    plain = {"Global.use_amp": False, "Global.to_static": False, "Global.recompute": False, "Train.mix": None}
     context = replace(context, config=context.config.with_values(plain))
-    network = build_network(context.components, context.charset)
-    if context.config.settings.dry_step:
-        report_issues(
-            dry_step(
-                context.components,
-                context.charset,
-                context.host,
-                network,
-                ("Train",),
-                context.seed,
-                LOG.info,
-            )
-        )
+    network, issues = try_config(context, LOG.info)
+    report_issues(issues)
     batch = one_batch(context, network, samples)
     loaders: Any = {"Train": [batch.entries]}  # a list with one batch is read as a loader is
     data = RunData(loaders=loaders, preflight={}, load_failures={}, label_files=(), usable_files={})

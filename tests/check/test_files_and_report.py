@@ -164,3 +164,12 @@ def test_a_label_file_must_be_a_path(listed: list[object], one: Config, check: C
 def test_an_empty_delimiter(one: Config, check: Check) -> None:
     found = check(one.with_values({"Train.dataset.delimiter": ""}))
     assert facts(found) == [("error", "empty_value", "Train.dataset.delimiter")]
+
+
+@pytest.mark.parametrize("key", ["Global.model_name", "Global.pdx_model_name"])
+def test_a_name_that_the_export_does_not_use_is_a_warning(key: str, one: Config, check: Check) -> None:
+    (issue,) = check(one.with_values({key: "PP-OCRv9_mobile_rec"}))
+    assert (issue.level, issue.code, issue.path) == ("warning", "unknown_model_name", key)
+    assert check(one.with_values({key: "PP-OCRv5_mobile_rec"})) == []
+    (turned,) = check(one.with_values({key: "arabic_PP-OCRv5_mobile_rec"}))
+    assert (turned.level, turned.code) == ("warning", "arabic_name")

@@ -197,3 +197,31 @@ def test_infer_mode_ignores_padding(key: str, one: Config, host: Host) -> None:
     assert issues(config.with_values({"Global.infer_mode": False}), host) == []
     (issue,) = issues(config.with_values({"Global.infer_mode": None, key: True}), host)
     assert (issue.level, issue.path) == ("error", f"{RESIZE}.padding")
+
+
+@pytest.mark.parametrize("dataset", ["SimpleDataSet", "MultiScaleDataSet"])
+def test_images_are_joined_after_the_transforms_that_load_them(
+    dataset: str, one: Config, check: Check
+) -> None:
+    """PaddleOCR loads the other images by the first two transforms, unless `ext_op_transform_idx` says otherwise."""
+    path = "Train.dataset"
+    listed = one.thaw()["Train"]["dataset"]["transforms"]
+    assert [*listed[0]] == ["DecodeImage"]
+    joined = {
+        "RecConAug": {"prob": 0.5, "ext_data_num": 2, "image_shape": [48, 320, 3], "max_text_length": 25}
+    }
+    config = one.with_values(
+        {f"{path}.name": dataset, f"{path}.transforms": [listed[0], joined, *listed[1:]]}
+    )
+    key = f"{path}.ext_op_transform_idx"
+    found = {value: [i for i in check(config.with_values({key: value})) if i.path == key] for value in (1, 2)}
+    assert found[1] == [] and [i.code for i in found[2]] == ["bad_value"]
+    without = one.thaw()
+    without["Train"]["dataset"] |= {"name": dataset, "transforms": [listed[0], joined, *listed[1:]]}
+    without["Train"]["dataset"].pop("ext_op_transform_idx", None)
+    (issue,) = (i for i in check(without) if i.path == key)
+    assert (
+        issue.code == "missing_key"
+        and "RecConAug" in issue.message
+        and "ext_op_transform_idx: 1" in issue.message
+    )

@@ -54,6 +54,8 @@ WRONG = [
     ("Loss.weight_1", float("nan"), "bad_value", "nan"),
     ("Train.loader.batch_size_per_card", "8", "quoted_value", "'8'"),
     ("Train.dataset.ratio_list", 2.0, "bad_value", "between 0 and 1"),
+    ("Train.dataset.ratio_list", [1.0, 0.5], "length_mismatch", "2 shares"),
+    ("Eval.dataset.ratio_list", [1.0, 1.0], "length_mismatch", "2 shares"),
     ("Train.teacher_cache", "no/cache", "missing_folder", "no/cache"),
     ("Optimizer.group_lr", True, "unsupported_key", ""),
     ("Optimizer.regularizer", {"name": "L2", "factor": 0.001}, "conflicting_keys", "`weight_decay`"),

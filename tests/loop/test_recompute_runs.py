@@ -8,7 +8,6 @@ from error_codes import raises_code
 from tiny_runs import ONE_BRANCH
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
-from ppocr_ext.errors import ModelError
 from ppocr_ext.issues import InvalidConfigError
 from ppocr_ext.loop.events import Hook
 from ppocr_ext.loop.session import train
@@ -50,7 +49,7 @@ def test_a_network_without_such_blocks_is_refused(tiny, monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
     config = tiny("student", **{"Global.recompute": True, **ONE_BRANCH})
     monkeypatch.setattr("ppocr_ext.run.run.open_data", None)  # it is refused before any data are read
-    with raises_code(ModelError, "unsupported_model", "Global.recompute", "BaseModel"):
+    with raises_code(InvalidConfigError, "unsupported_model", "Global.recompute", "BaseModel"):
         train(config)
 
 

@@ -19,6 +19,7 @@ from ppocr_ext.config import Config, load
 from ppocr_ext.config.config_view import override
 from ppocr_ext.errors import ConfigError, DataError, ModelError, PPOCRExtError, WeightsError
 from ppocr_ext.evaluation.evaluate import evaluate, select_model
+from ppocr_ext.issues import InvalidConfigError
 from ppocr_ext.loop.events import Hook
 from ppocr_ext.loop.session import train
 from ppocr_ext.metrics import RecMetric
@@ -190,15 +191,16 @@ def test_a_teacher_that_changes_is_noticed(tiny):
 
 @pytest.mark.parametrize(("kind", "model"), [("student", ""), ("distill", ".Models.Student")])
 def test_an_error_of_a_part_starts_with_its_place(tiny, tmp_path, kind, model):
-    (tmp_path / "tiny.yml").write_text(tiny(kind).to_yaml())
-    config, backbone = load(tmp_path / "tiny.yml"), f"Architecture{model}.Backbone"
+    backbone = f"Architecture{model}.Backbone"
     wrong = {f"{backbone}.name": "SVTRv2", f"{backbone}.dims": [7, 32, 96]}
-    with pytest.raises(ModelError) as found:
-        Run.build(config.with_values(wrong), "train")
-    assert "tiny.yml:" in config.where(backbone)
-    assert str(found.value).startswith(f"{config.where(backbone)}: {backbone}: SVTRv2: ")
+    (tmp_path / "tiny.yml").write_text(tiny(kind).with_values(wrong).to_yaml())
+    config = load(tmp_path / "tiny.yml")
+    with pytest.raises(InvalidConfigError) as found:
+        Run.build(config, "train")
+    assert "tiny.yml:" in config.where(f"{backbone}.dims")
+    assert str(found.value).startswith(f"{config.where(f'{backbone}.dims')}: {backbone}.dims: SVTRv2: ")
     given = [f"{path}={value}" for path, value in wrong.items()]
-    with pytest.raises(ModelError) as found:
+    with pytest.raises(InvalidConfigError) as found:
         Run.build(Config.of(override(config._node, given)), "train")
     assert str(found.value).startswith(f"-o {backbone}.dims=[7, 32, 96]: {backbone}.dims: SVTRv2: ")
 

@@ -142,7 +142,7 @@ def test_the_schedule_is_returned_and_drives_the_optimizer():
      "conflicting_keys", "weight_decay"),
     ({"name": "Adam", "lr": RATE, "clip_norm": 1, "clip_norm_global": 1}, "conflicting_keys", "clip_norm_global"),
     ({"name": "AdamW", "lr": RATE, "regularizer": {"name": "L1", "factor": 0.1}}, "conflicting_keys", "L1"),
-    ({"name": "Adam", "lr": RATE, "beta1": 1.5}, "bad_value", "Optimizer (Adam)"),
+    ({"name": "Adam", "lr": RATE, "beta1": 1.5}, "bad_value", "Optimizer: Adam"),
     ({"name": "Momentum", "lr": RATE}, "missing_key", "momentum"),
     ({"name": "Adam", "lr": RATE, "beta3": 0.9}, "unknown_key", "beta3"),
 ])  # fmt: skip

@@ -88,8 +88,8 @@ def test_two_step_cosine_past_its_first_cosine():
 
 
 @pytest.mark.parametrize(("config", "code", "found"), [
-    ({"name": "Cosine", "learning_rate": "fast"}, "bad_value", "Optimizer.lr (Cosine)"),
-    ({"name": "Const", "learning_rate": "fast"}, "bad_value", "Optimizer.lr (Const)"),
+    ({"name": "Cosine", "learning_rate": "fast"}, "bad_value", "Optimizer.lr: Cosine"),
+    ({"name": "Const", "learning_rate": "fast"}, "bad_value", "Optimizer.lr: Const"),
     ({"name": "Piecewise", "decay_epochs": [2, 4], "values": [0.1, 0.01]}, "bad_value", "decay_epochs"),
     ({"name": "CyclicalCosine", "learning_rate": 0.1, "cycle": 0}, "bad_value", "cycle"),
     ({"name": "OneCycle", "max_lr": 0.1, "anneal_strategy": "square"}, "bad_value", "anneal_strategy"),

@@ -28,7 +28,7 @@ from ppocr_ext.errors import ConfigError
 from ppocr_ext.host import open_host
 from ppocr_ext.run.context import RunOptions, open_context
 from ppocr_ext.run.loader_setup import RunData, open_data
-from ppocr_ext.run.run import build_network
+from ppocr_ext.run.networks import build_network
 from ppocr_ext.run.team import Team
 
 STORED = Path(__file__).parents[1] / "fixtures" / "batches" / "digests.json"

@@ -23,9 +23,11 @@ from ppocr_ext.issues import Issue
 from ppocr_ext.loop.session import train
 from ppocr_ext.modeling.heads.multi_head import CTCHead
 from ppocr_ext.registry import DATASETS, LOSSES
-from ppocr_ext.run.dry_step import dry_step, same_as_before
+from ppocr_ext.run import dry_step
+from ppocr_ext.run.context import RunOptions, resolve_context
+from ppocr_ext.run.dry_step import same_as_before
 from ppocr_ext.run.host_config import complete
-from ppocr_ext.run.run import build_network
+from ppocr_ext.run.networks import build_network
 
 TRAIN, EVAL = "Train.dataset.transforms", "Eval.dataset.transforms"
 TRAIN_KEYS, EVAL_KEYS = (f"{transforms}.KeepKeys.keep_keys" for transforms in (TRAIN, EVAL))
@@ -35,6 +37,8 @@ HEADS = "Architecture.Head.head_list.NRTRHead"
 STUDENT = "Architecture.Models.Student"
 KEPT = ["image", "label_ctc", "label_gtc", "length", "valid_ratio"]
 ANY_SIZES = {"Global.allow_different_preprocessing": True}
+JOINED = {"RecConAug": {"prob": 1.0, "ext_data_num": 1, "image_shape": [32, 128, 3], "max_text_length": 25}}
+LONGER = {"Global.max_text_length": 25, f"{HEADS}.max_text_length": 25}
 ODD_KEY = {TRAIN_KEYS: [*KEPT, "label_ace"]}
 
 Found = set[tuple[str, str]]
@@ -71,6 +75,10 @@ def changed(mode: str, change: Callable[[list[Any]], Any], **values: Any) -> Cha
 
 def given(values: dict[str, Any]) -> Change:
     return lambda config: config.with_values(values)
+
+
+def schedule(**options: Any) -> Change:
+    return given({"Optimizer.lr": options})
 
 
 def without(path: str, place: int = -1) -> Change:
@@ -202,6 +210,37 @@ WRONG: dict[str, tuple[str, Change, Found]] = {
         "one", given({**ODD_KEY, EVAL_KEYS: ODD_KEY[TRAIN_KEYS]}),
         {("unknown_sample_key", TRAIN_KEYS), ("unknown_sample_key", EVAL_KEYS)},
     ),
+    "labels that are kept in another order": (
+        "one", given({TRAIN_KEYS: ["image", "label_ctc", "length", "label_gtc", "valid_ratio"]}),
+        {("keep_keys_order", TRAIN_KEYS)},
+    ),
+    "images of one channel": (
+        "one",
+        given({f"{mode}.RecResizeImg.image_shape": [1, 32, 128] for mode in (TRAIN, EVAL)}),
+        {("bad_value", f"{mode}.RecResizeImg.image_shape") for mode in (TRAIN, EVAL)},
+    ),
+    "images that are joined with encoded labels": (
+        "one", changed("Train", lambda t: t.insert(2, JOINED), **LONGER), {("transform_order", f"{TRAIN}.RecConAug")},
+    ),
+    "a schedule with a rate too few": (
+        "one", schedule(name="Piecewise", decay_epochs=[1, 2], values=[0.001, 0.0001]),
+        {("bad_value", "Optimizer.lr")},
+    ),
+    "milestones that go back": (
+        "one", schedule(name="MultiStepDecay", learning_rate=0.001, milestones=[5, 2], gamma=0.1),
+        {("bad_value", "Optimizer.lr")},
+    ),
+    "a strategy that OneCycle lacks": (
+        "one", schedule(name="OneCycle", max_lr=0.001, anneal_strategy="sine"), {("bad_value", "Optimizer.lr")},
+    ),
+    "parts of which none needs the output of another": (
+        "two",
+        given({f"Architecture.Models.{name}.Backbone": {"name": "MobileNetV3", "scale": 0.7}
+               for name in ("Student", "Teacher")}
+              | {"Optimizer.lr": {"name": "OneCycle", "max_lr": 0.001, "anneal_strategy": "sine"}, **ODD_KEY}),
+        {("bad_value", f"Architecture.Models.{name}.Backbone.scale") for name in ("Student", "Teacher")}
+        | {("bad_value", "Optimizer.lr"), ("unknown_sample_key", TRAIN_KEYS)},
+    ),
     "a loss of a branch that is not there": (
         "one", without("Architecture.Head.head_list"), {("missing_output", f"{LISTED}.NRTRLoss")},
     ),
@@ -268,9 +307,8 @@ RIGHT: dict[str, tuple[str, Change]] = {
         "one",
         changed(
             "Train",
-            lambda t: t.insert(1, {"RecConAug": {
-                "prob": 1.0, "ext_data_num": 1, "image_shape": [32, 128, 3], "max_text_length": 25}}),
-            **{"Train.dataset.ext_op_transform_idx": 1, "Global.max_text_length": 25, f"{HEADS}.max_text_length": 25},
+            lambda t: t.insert(1, JOINED),
+            **{"Train.dataset.ext_op_transform_idx": 1, **LONGER},
         ),
     ),
     "features": ("one", given({"Global.return_feats": True})),
@@ -314,6 +352,32 @@ def test_each_section_pools_as_it_will_be_used(two):
     assert "[3, 48, 128]" in issue.message and issue.message.count("Fix") == 1
     higher = {f"{EVAL}.RecResizeImg.image_shape": [3, 48, 128]}
     assert found(config.with_values({**higher, **ANY_SIZES})) == set()
+
+
+def test_the_heights_of_a_backbone_are_its_own(one):
+    sizes = {f"{mode}.RecResizeImg.image_shape": [3, 144, 320] for mode in (TRAIN, EVAL)}
+    backbone = {"name": "PPLCNetV4", "model_size": "tiny"}
+    (issue,) = issues(one.with_values({"Architecture.Backbone": backbone, **sizes}))
+    assert issue.code == "shape_mismatch" and "48" in issue.message and "SVTRv2" not in issue.message
+
+
+def test_weights_that_do_not_fit_are_named_before_the_training(one, two, tmp_path):
+    """Those on this machine; a name that would be downloaded is left alone."""
+    context = resolve_context(one, open_host(), RunOptions("train"), (), "cpu")
+    paddle.save(build_network(context.components, context.charset).state_dict(), str(tmp_path / "w.pdparams"))
+    key, own = "Global.pretrained_model", f"{STUDENT}.pretrained"
+    start, wider = {key: str(tmp_path / "w")}, {"Architecture.Backbone.dims": [8, 16, 32]}
+    assert found(one.with_values(start)) == set()
+    assert found(one.with_values({**start, **wider})) == {("weights_mismatch", key)}
+    assert found(one.with_values({**start, **wider, "Global.pretrained_partial": True})) == set()
+    assert found(one.with_values({key: "PP-OCRv4_mobile_rec", **wider})) == set()
+    (tmp_path / "more.txt").write_text("".join(f"{each}\n" for each in "0123456789abc"))
+    larger = one.with_values({**start, "Global.character_dict_path": str(tmp_path / "more.txt")})
+    before = str(context.charset.path)
+    assert found(larger) == {("weights_mismatch", key)}
+    assert dry_check(larger, open_host(), "train", (), print, before)[0] == []
+    of_student = {own: start[key], f"{STUDENT}.Backbone.dims": [8, 16, 32]}
+    assert found(two.with_values(of_student)) == {("weights_mismatch", own)}
 
 
 def test_a_failure_of_the_dataset_itself_is_named(one):
@@ -441,10 +505,9 @@ def test_it_leaves_no_trace(kind, tiny, tmp_path):
     assert [name for name in on if not np.array_equal(on[name], off[name])] == []
 
 
-def test_it_puts_the_networks_back(two):
-    charset = resolve_charset(two, open_host().find_file)
-    config = with_class_counts(complete(two, charset), charset)
-    model = build_network(config, charset)
+def test_it_puts_the_networks_back(two, monkeypatch):
+    context = resolve_context(two, open_host(), RunOptions("train"), (), "cpu")
+    model = build_network(context.components, context.charset)
     before = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
     modes = [layer.training for layer in model.sublayers()]
     generators = (
@@ -452,7 +515,8 @@ def test_it_puts_the_networks_back(two):
         np.random.get_state()[1].tolist(),
         paddle.get_rng_state()[0].current_seed(),
     )
-    assert dry_step(config, charset, open_host(), model, ("Train", "Eval"), 1, print) == []
+    monkeypatch.setattr(dry_step, "try_network", lambda *args: model)
+    assert dry_step.try_config(context, print) == (model, [])
     assert all(np.array_equal(tensor.numpy(), before[name]) for name, tensor in model.state_dict().items())
     assert modes == [layer.training for layer in model.sublayers()]
     assert all(parameter.grad is None for parameter in model.parameters())

@@ -172,6 +172,7 @@ class FrameBackbone(nn.Layer):
                 f"{type(self).__name__}: train_frames is {train_frames!r}, but must be a number of frames or `width`. "
                 f"Fix: {TRAIN_FRAMES} is PaddleOCR's, `width` makes one frame for 8 pixels.",
                 code="bad_value",
+                key=("train_frames",),
             )
         self.train_frames = train_frames
 
@@ -324,6 +325,9 @@ def multiple_of(channels: float, step: int) -> int:
 
 
 def check_length(values: Sequence[object], count: int, where: str) -> None:
-    """Raise a ModelError unless `values` has `count` entries."""
+    """Raise a ModelError unless `values`, the key `where` of a part, has `count` entries."""
     if len(values) != count:
-        raise ModelError(f"{where} has {len(values)} entries, but must have {count}.", code="bad_value")
+        key = where.rpartition(".")[2]
+        raise ModelError(
+            f"{where} has {len(values)} entries, but must have {count}.", code="bad_value", key=(key,)
+        )

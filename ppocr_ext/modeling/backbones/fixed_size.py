@@ -252,7 +252,9 @@ def _check(mixer: Sequence[str], depth: Sequence[int], merging: str | None) -> N
         )
     if len(mixer) != sum(depth):
         raise ConfigError(
-            f"SVTRNet.mixer has {len(mixer)} entries, but depth has {sum(depth)} blocks.", code="bad_value"
+            f"SVTRNet.mixer has {len(mixer)} entries, but depth has {sum(depth)} blocks.",
+            code="bad_value",
+            key=("mixer",),
         )
 
 
@@ -412,5 +414,6 @@ def _size(key: str, given: Sequence[int]) -> Size:
         raise ConfigError(
             f"ViTParseQ.{key} is {given!r}, but must be height and width in pixels, as in [32, 128].",
             code="bad_value",
+            key=(key,),
         )
     return given[0], given[1]

@@ -86,6 +86,7 @@ class MobileNetV1Enhance(nn.Layer):
             raise ConfigError(
                 f"MobileNetV1Enhance.last_pool_type is {last_pool_type!r}, but must be 'max' or 'avg'.",
                 code="bad_value",
+                key=("last_pool_type",),
             )
         stride: Stride = (
             last_conv_stride
@@ -195,10 +196,16 @@ class MobileNetV3(nn.Layer):
         super().__init__()
         if model_name not in ("small", "large"):
             raise ConfigError(
-                f"MobileNetV3.model_name is {model_name!r}, but must be 'small' or 'large'.", code="bad_value"
+                f"MobileNetV3.model_name is {model_name!r}, but must be 'small' or 'large'.",
+                code="bad_value",
+                key=("model_name",),
             )
         if scale not in SCALES:
-            raise ConfigError(f"MobileNetV3.scale is {scale}, but must be one of {SCALES}.", code="bad_value")
+            raise ConfigError(
+                f"MobileNetV3.scale is {scale}, but must be one of {SCALES}.",
+                code="bad_value",
+                key=("scale",),
+            )
         large = model_name == "large"
         strides = (large_stride or (1, 2, 2, 2)) if large else (small_stride or (2, 2, 2, 2))
         check_length(strides, 4, f"MobileNetV3.{model_name}_stride")

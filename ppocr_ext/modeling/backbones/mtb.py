@@ -28,7 +28,9 @@ class MTB(Recomputable):
     def __init__(self, cnn_num: int, in_channels: int = 3) -> None:
         super().__init__()
         if cnn_num != len(CHANNELS):
-            raise ConfigError(f"MTB.cnn_num is {cnn_num!r}, but must be 2.", code="bad_value")
+            raise ConfigError(
+                f"MTB.cnn_num is {cnn_num!r}, but must be 2.", code="bad_value", key=("cnn_num",)
+            )
         self.block = nn.Sequential()
         before = in_channels
         for index, after in enumerate(CHANNELS):

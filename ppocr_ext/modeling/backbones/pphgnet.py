@@ -257,6 +257,7 @@ class PPHGNetV2_B4(HGNet):  # noqa: N801 - PaddleOCR's name
             raise ConfigError(
                 "PPHGNetV2_B4.text_rec is false, which is for text detection. Fix: text_rec: true.",
                 code="bad_value",
+                key=("text_rec",),
             )
         stem = HGStem(in_channels, 32, B4_STAGES[0][0], 1, F.relu)
         super().__init__(

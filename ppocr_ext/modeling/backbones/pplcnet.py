@@ -316,6 +316,7 @@ class PPLCNetV4(FoldableBackbone, FrameBackbone):
             raise ConfigError(
                 f"PPLCNetV4.model_size is {model_size!r}, but must be one of {', '.join(SIZES)}.",
                 code="bad_value",
+                key=("model_size",),
             )
         channels, stages = SIZES[model_size]
         if model_size == "tiny":

@@ -157,6 +157,7 @@ class ResNet(nn.Layer):
             raise ConfigError(
                 f"ResNet.layers is {layers!r}, but must be one of {', '.join(map(str, DEPTHS))}.",
                 code="bad_value",
+                key=("layers",),
             )
         self.conv1_1 = ResNetConv(in_channels, 32, 3, act=F.relu)
         self.conv1_2 = ResNetConv(32, 32, 3, act=F.relu)

@@ -322,12 +322,14 @@ def _check_sizes(
             raise ModelError(
                 f"SVTRv2: dims[{i}] = {dim} must be even and a multiple of num_heads[{i}] = {heads}.",
                 code="bad_value",
+                key=("dims",),
             )
     if any(size != 2 * pad + 1 for size, pad in zip(kernel_size, padding, strict=True)):
         raise ModelError(
             f"SVTRv2: kernel_size {list(kernel_size)} with padding {list(padding)} changes the size of the "
             f"image. Fix: use an odd kernel, and half of it, rounded down, as padding.",
             code="bad_value",
+            key=("kernel_size",),
         )
 
 
@@ -338,19 +340,23 @@ def _check_order(mixer: Sequence[Sequence[str]]) -> None:
             where = f"SVTRv2: mixer[{i}][{j}]"
             if kind not in (CONV, GLOBAL):
                 raise ModelError(
-                    f"{where}: found {kind!r}, expected '{CONV}' or '{GLOBAL}'.", code="bad_value"
+                    f"{where}: found {kind!r}, expected '{CONV}' or '{GLOBAL}'.",
+                    code="bad_value",
+                    key=("mixer",),
                 )
             if kind == CONV and previous == GLOBAL:
                 raise ModelError(
                     f"{where} is a Conv block after a Global one. Fix: put all Conv blocks first, in the stage "
                     f"and over the stages.",
                     code="bad_order",
+                    key=("mixer",),
                 )
             if kind == GLOBAL and previous == CONV and i > 0 and j == 0:
                 raise ModelError(
                     f"{where}: a stage after one that ends in Conv must begin with Conv, since PaddleOCR "
                     f"changes to Global only inside a stage.",
                     code="bad_order",
+                    key=("mixer",),
                 )
             previous = kind
 
@@ -363,8 +369,11 @@ def _check_end(last: str, last_stage: bool, use_pool: bool, feat2d: bool) -> Non
         raise ModelError(
             f"SVTRv2: {keys[0]} needs a network whose last block is Global, not Conv.",
             code="conflicting_keys",
+            key=(keys[0],),
         )
     if use_pool and feat2d:
         raise ModelError(
-            "SVTRv2: use_pool returns an image already. Fix: set feat2d: false.", code="conflicting_keys"
+            "SVTRv2: use_pool returns an image already. Fix: set feat2d: false.",
+            code="conflicting_keys",
+            key=("feat2d",),
         )

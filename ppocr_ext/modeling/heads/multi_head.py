@@ -17,7 +17,14 @@ from ppocr_ext.modeling.head_request import HeadRequest, call_head, default_requ
 from ppocr_ext.modeling.heads.nrtr_head import Transformer
 from ppocr_ext.modeling.layers import TRUNCATED_STD, Linear
 from ppocr_ext.modeling.necks import SequenceEncoder
-from ppocr_ext.registry import HEADS, known_options
+from ppocr_ext.registry import HEADS, ComponentKeys, ValueKind, known_options
+
+# keys of the branches in ``head_list``
+CTC_BRANCH = ComponentKeys(frozenset({"Neck", "Head"}))
+_OF_NRTR: dict[str, ValueKind] = dict.fromkeys(
+    ("nrtr_dim", "num_decoder_layers", "max_text_length"), "number"
+)
+NRTR_BRANCH = ComponentKeys(frozenset(_OF_NRTR), kinds=_OF_NRTR)
 
 
 @HEADS.register()
@@ -192,12 +199,12 @@ class MultiHead(nn.Layer):
     def _add(self, name: str, options: Mapping[str, Any], classes: Mapping[str, int], use_pos: bool) -> str:
         where = f"MultiHead {name}"
         if name == "CTCHead":
-            parts = known_options(ctc_branch_keys, options, where)
+            parts = known_options(CTC_BRANCH, options, where)
             self._add_ctc(_class_count(classes, "CTCLabelDecode"), parts.get("Neck"), parts.get("Head"))
             return "ctc"
         if name == "NRTRHead":
             count = _class_count(classes, "NRTRLabelDecode")
-            self._add_nrtr(count, use_pos, **known_options(nrtr_branch_keys, options, where))
+            self._add_nrtr(count, use_pos, **known_options(NRTR_BRANCH, options, where))
             return "gtc"
         if name == "SARHead":
             self.sar_head = HEADS.build(
@@ -286,14 +293,6 @@ class MultiHead(nn.Layer):
         if "sar" in branches:
             out["sar"] = call_head(self.sar_head, features, guide, request)
         return out if request.as_dict else next(iter(out.values()))
-
-
-def ctc_branch_keys(Neck: Any = None, Head: Any = None) -> None:  # noqa: N803
-    """List the keys of a CTCHead in ``head_list``."""
-
-
-def nrtr_branch_keys(nrtr_dim: int = 256, num_decoder_layers: int = 4, max_text_length: int = 25) -> None:
-    """List the keys of an NRTRHead in ``head_list``."""
 
 
 def _class_count(classes: Mapping[str, int], decoder: str) -> int:

@@ -20,8 +20,8 @@ _OTHERS = (
     ),
     (
         ("Det", "Rec"),
-        f"this is for a program that finds and reads text: `Det` and `Rec` are nested in it. Fix: train with a file "
-        f"that has the sections of the recogniser (Global, Architecture, Train, …) at its top. {_START}",
+        "this is for a program that finds and reads text: `Det` and `Rec` are nested in it. Fix: train with a file "
+        "that has the sections of the recogniser (Global, Architecture, Train, …) at its top.",
     ),
     (
         ("PreProcess.transform_ops", "PostProcess"),

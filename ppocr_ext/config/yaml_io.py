@@ -192,11 +192,11 @@ class _Reader:
             root = self._loader.get_single_node()
             return None if root is None else self._build(root)
         except yaml.MarkedYAMLError as error:
-            noticed = error.problem_mark or error.context_mark
-            starts_earlier = str(error.context).endswith(_NOTICED_LATE) and error.context_mark is not None
-            mark = error.context_mark if starts_earlier else noticed
-            line = mark.line if mark else 0
-            later = f" on line {noticed.line + 1}" if starts_earlier and noticed.line > line + 1 else ""
+            starts_earlier = str(error.context).endswith(_NOTICED_LATE)
+            marks = (error.context_mark, error.problem_mark) if starts_earlier else (error.problem_mark,)
+            lines = [mark.line for mark in (*marks, error.context_mark) if mark is not None] or [0]
+            line = lines[0]
+            later = f" on line {max(lines) + 1}" if max(lines) > line + 1 else ""
             problem = ", ".join(part for part in (error.context, error.problem) if part)
             hint = next((fix for part, fix in _FIXES.items() if part in problem), "")
             raise ConfigError(

@@ -169,7 +169,7 @@ class Registry:
                 f"has it."
             )
         known = [*self._own, *foreign, *known_elsewhere]
-        hint = did_you_mean(FORMER_NAMES.get(name) or near_match(name, known, cutoff=0.6))
+        hint = did_you_mean(FORMER_NAMES.get(name) or near_match(name, known, cutoff=0.7))
         text = f"Unknown {self.kind} {name!r}.{hint}"
         if self._own:
             text += f" From ppocr_ext: {', '.join(self.names())}."

@@ -303,10 +303,13 @@ NAMES = {
     ),
     "metric": "CANMetric CNTMetric DistillationMetric LaTeXOCRMetric RecMetric",
 }
-# Names that PaddleOCR's code does not have, but its first configs, file names or papers; and what to write in place.
+# Names that PaddleOCR's code does not have, but its first configs, file names or papers, or other programs; and what to
+# write in place.
 FORMER_NAMES = {
     "repvit_svtr": "RepSVTR",
     "NRTRRecResizeImg": "GrayRecResizeImg",
+    "SVTRLabelDecode": "CTCLabelDecode",
+    "CrossEntropyLoss": "CELoss",
     "ResNet_vd": "ResNet",
     **{f"ResNet{layers}_vd": f"ResNet, layers: {layers}" for layers in (18, 34, 50, 101, 152, 200)},
 }

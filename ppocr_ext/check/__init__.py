@@ -9,6 +9,7 @@ from ppocr_ext.check.config_check import ConfigCheck
 from ppocr_ext.check.data import check_data, check_images, check_preprocessing
 from ppocr_ext.check.files import check_dictionary, check_files
 from ppocr_ext.check.objective import check_decoder, check_loss, check_metric, check_optimizer, check_training
+from ppocr_ext.check.other_configs import other_config
 from ppocr_ext.check.settings import check_global, check_sections, check_values
 from ppocr_ext.check.sub_models import check_sub_models
 from ppocr_ext.config import Config, derive_values
@@ -62,6 +63,8 @@ def check_all(
 
     ``processes`` is the number of processes of the run; each reads its own batches.
     """
+    if (other := other_config(config)) is not None:
+        return [other], []
     check = ConfigCheck(derive_values(config), host, role, tuple(unloaded_plugins), processes)
     for check_part in _CHECKS:
         if role == "train" or check_part not in _OF_TRAINING:

@@ -19,6 +19,16 @@ _WIDEST = 72  # columns; comments behind longer lines are not aligned
 _MERGE_TAG = "tag:yaml.org,2002:merge"
 _MARKS = {mark.value: mark for mark in (Mark.REMOVE, Mark.REPLACE)}
 _TAG_HELP = "Only plain YAML, `!remove` and `!replace` are allowed."
+# By a part of PyYAML's message: what to do.
+_FIXES = {
+    "undefined alias": " An anchor is known below its line, in its own file only. Fix: write the value in its place.",
+    "could not find expected ':'": " Fix: `key: value`, with a colon and a space.",
+    "mapping values are not allowed": " Fix: indent the line as the one above, or quote a value that has a colon.",
+    "'\\t'": " Fix: indent with spaces, not with tabs.",
+    "expected <block end>": " Fix: indent the line as those beside it.",
+}
+# In these, PyYAML notices the fault after its line, and says where the faulty part starts.
+_NOTICED_LATE = ("simple key", "quoted scalar", "flow sequence", "flow mapping")
 _FLOAT = re.compile(r"[-+]?(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9][0-9_]*)[eE][-+]?[0-9]+$")
 
 
@@ -134,6 +144,11 @@ def read_file(path: Path) -> Node:
         raise ConfigError(
             f"{shown}:{line}: not UTF-8 at byte {error.start}. Fix: save the file as UTF-8.", code="not_utf8"
         ) from error
+    if re.match(r"\s*<(?!<)", text):
+        raise ConfigError(
+            f"{shown}:1: a web page or other markup, not YAML. Fix: download the raw file.",
+            code="invalid_yaml",
+        )
     if (node := _Reader(shown).read(text)) is None:
         raise ConfigError(f"{shown}: the config is empty.", code="empty_file")
     if not node.is_mapping:
@@ -177,12 +192,15 @@ class _Reader:
             root = self._loader.get_single_node()
             return None if root is None else self._build(root)
         except yaml.MarkedYAMLError as error:
-            mark = error.problem_mark or error.context_mark
-            line = mark.line if mark else 0
+            starts_earlier = str(error.context).endswith(_NOTICED_LATE)
+            marks = (error.context_mark, error.problem_mark) if starts_earlier else (error.problem_mark,)
+            lines = [mark.line for mark in (*marks, error.context_mark) if mark is not None] or [0]
+            line = lines[0]
+            later = f" on line {max(lines) + 1}" if max(lines) > line + 1 else ""
             problem = ", ".join(part for part in (error.context, error.problem) if part)
-            hint = " An anchor is known in its own file only." if "undefined alias" in problem else ""
+            hint = next((fix for part, fix in _FIXES.items() if part in problem), "")
             raise ConfigError(
-                f"{self._at(line)}: not valid YAML: {problem}.{hint}", code="invalid_yaml"
+                f"{self._at(line)}: not valid YAML: {problem}{later}.{hint}", code="invalid_yaml"
             ) from error
         except yaml.reader.ReaderError as error:
             line = text.count("\n", 0, error.position)

@@ -356,11 +356,19 @@ def _fail(key: bytes, place: Any, reason: str) -> None:
 _NO_REPLACEMENT: Any = SimpleNamespace(mode="Train", name="", add=_fail)  # in place of LoadFailures
 
 
+# What most configs make an entry of a sample with.
+_MAKERS = {
+    "valid_ratio": "RecResizeImg",
+    "length": "CTCLabelEncode",
+    **dict.fromkeys(("label_ctc", "label_gtc", "label_sar"), "MultiLabelEncode"),
+}
+
+
 def _unknown_key(trace: TransformTrace, key: str) -> str:
     if key in trace.last_seen:
         loser = trace.names[trace.last_seen[key]][0]
         return f"{key!r} is made before {loser}, which removes it. Fix: make it after {loser}."
-    fix = "add RecResizeImg, which makes it" if key == "valid_ratio" else "remove it, or add what makes it"
+    fix = f"add {_MAKERS[key]}, which makes it" if key in _MAKERS else "remove it, or add what makes it"
     return f"no transform makes {key!r} (found {', '.join(sorted(map(str, trace.data)))}). Fix: {fix}."
 
 

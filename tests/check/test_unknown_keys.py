@@ -109,9 +109,21 @@ def test_a_name_that_paddleocr_gave_up_names_its_successor(one: Config, check: C
     for values, successor in (
         ({"Architecture.Backbone": {"name": "repvit_svtr"}}, "RepSVTR"),
         (listed, "GrayRecResizeImg"),
+        ({"PostProcess.name": "SVTRLabelDecode"}, "CTCLabelDecode"),
+        ({"Loss": {"name": "CrossEntropyLoss"}}, "CELoss"),
     ):
         found = check(one.with_values(values))
         assert found[0].code == "unknown_component" and f"'{successor}'" in found[0].message
+
+
+@pytest.mark.parametrize(
+    ("path", "name"), [("Architecture.Head.name", "MyHead"), ("Train.dataset.name", "DistillationDataSet")]
+)
+def test_a_name_that_is_only_of_the_same_kind_is_no_misspelling(
+    path: str, name: str, one: Config, check: Check
+) -> None:
+    issue = only(errors_at(check(one.with_values({path: name})), path))
+    assert issue.code == "unknown_component" and "Did you mean" not in issue.message
 
 
 def test_other_unknown_keys_are_warnings(one: Config, check: Check) -> None:

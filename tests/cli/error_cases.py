@@ -123,7 +123,7 @@ CONFIGURATION = group(
     case(
         "Broken YAML",
         writing("broken.yml", "Global:\n  epoch_num: [1, 2\n  seed: 3\n", "train", "-c", "broken.yml"),
-        "broken.yml:3",
+        "broken.yml:2",
     ),
     case(
         "YAML that builds Python objects",

@@ -464,6 +464,12 @@ def test_lmdbs(one, captchas, tmp_path):
     assert found(wrong) == {("unknown_sample_key", TRAIN_KEYS)}
 
 
+def test_an_entry_without_its_encoder_names_the_encoder(one):
+    (issue,) = issues(changed("Train", lambda t: t.pop(1))(one))
+    assert (issue.code, issue.path) == ("unknown_sample_key", TRAIN_KEYS)
+    assert "add MultiLabelEncode" in issue.message
+
+
 def test_widths_by_the_ratio_of_images(scales, captchas, tmp_path):
     lines = (captchas / "train_list.txt").read_text().splitlines()
     (tmp_path / "list.txt").write_text("".join(f"{line}\t160\t60\n" for line in lines))

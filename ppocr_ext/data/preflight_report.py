@@ -34,7 +34,7 @@ class UnusableSample(NamedTuple):
     Attributes:
         file: its label file, or the folder of its LMDB.
         line: its line there, or its index in the LMDB, from 1.
-        reason, detail: a key of :data:`ppocr_ext.data.sample_rules.FIXES`, and the details.
+        reason, detail: a key of :data:`ppocr_ext.data.issue_rules.RULES`, and the details.
     """
 
     file: Path

@@ -14,6 +14,7 @@ from tqdm import tqdm
 
 from ppocr_ext.checkpoint.official_weights import OfficialWeights
 from ppocr_ext.checkpoint.weight_sources import ReleasedSource
+from ppocr_ext.data.issue_rules import Tally, counted_issue, shown, skipped_issues
 from ppocr_ext.data.label_file import read_label_file
 from ppocr_ext.data.sample_rules import frames_needed
 from ppocr_ext.errors import DataError, MissingPackageError
@@ -28,13 +29,13 @@ from ppocr_ext.first_run.bases import (
 )
 from ppocr_ext.first_run.decisions import Facts, Plan, decide
 from ppocr_ext.first_run.split import Split, split_samples
+from ppocr_ext.issues import Issue
 from ppocr_ext.messages import shortened
 from ppocr_ext.recognition.recognizer import Recognizer
 from ppocr_ext.sources.recognise import recognise, unlabelled
-from ppocr_ext.sources.samples import FIXES, Sample, Source
-from ppocr_ext.survey.findings import Finding, Spread, Tally, spread_of
+from ppocr_ext.sources.samples import Sample, Source
 from ppocr_ext.survey.images import ImageReader, ImageReport, survey_images
-from ppocr_ext.survey.texts import TextReport, TextSurvey
+from ppocr_ext.survey.texts import Spread, TextReport, TextSurvey, spread_of
 from ppocr_ext.synth.lines import LineSource, LineSplit, LineStyle, RandomTexts, find_fonts
 from ppocr_ext.text_direction import VISUAL, turned
 
@@ -67,7 +68,7 @@ class Inspection:
     out: Path
     seed: int
     general: Path | None
-    skipped: Sequence[Finding]
+    skipped: Sequence[Issue]
     texts: TextReport
     images: ImageReport
     split: Split
@@ -89,9 +90,13 @@ class Inspection:
             "label_files": list(self.source.files),
             "notes": [*self.source.notes, *self.notes],
             "samples": self.texts.samples,
-            "skipped": [asdict(each) for each in self.skipped],
-            "texts": asdict(self.texts),
-            "images": {**asdict(self.images), "unusable": sorted(self.images.unusable)},
+            "skipped": [each.to_counts() for each in self.skipped],
+            "texts": {**asdict(self.texts), "findings": [each.to_counts() for each in self.texts.findings]},
+            "images": {
+                **asdict(self.images),
+                "unusable": sorted(self.images.unusable),
+                "findings": [each.to_counts() for each in self.images.findings],
+            },
             "split": {"by": self.split.by, **self.split.counts()},
             "official_weights": {each.name: round(each.share, 4) for each in self.covers},
             "decisions": [row._asdict() for row in self.plan.decisions],
@@ -174,7 +179,7 @@ def inspect_source(
     facts = Facts(split.counts()["train"], wanted, lengths, frames, ratios, texts.order)
     plan = decide(facts, network, out, characters, can_draw=not notes)
     notes += _split_notes(source, split, plan)
-    skipped += tuple(_unlabelled(source))
+    skipped += _unlabelled(source)
     reads = _rate_of(covers[0].source, source, texts, read) if covers else None
     return Inspection(
         source, out, seed, general, skipped, texts, images, split, covers, reads, plan, notes, read
@@ -245,10 +250,10 @@ def _rate_of(
 
 def _look_at_labels(
     source: Source,
-) -> tuple[TextReport, Spread, Counter[int], tuple[Finding, ...]]:
+) -> tuple[TextReport, Spread, Counter[int], tuple[Issue, ...]]:
     """Return what labels are like, ``lengths`` and ``frames`` of :class:`Facts`, and entries that give no sample."""
     survey = TextSurvey()
-    skips = Tally()
+    skips = Tally[tuple[str, str]]()
     frames: Counter[int] = Counter()
     for entry in tqdm(source.read(), "labels", unit=" samples", disable=None, leave=False):
         if isinstance(entry, Sample):
@@ -256,33 +261,17 @@ def _look_at_labels(
             size = len(entry.text)
             frames[size] = max(frames[size], frames_needed(entry.text))
         else:
-            skips.add(entry.reason, entry.place, entry.detail)
+            skips.add(entry.reason, (entry.place, shown(entry.detail)))
     texts = survey.report()
-    notes = ("illegible", "unknown_char")
-    skipped = skips.findings(
-        (
-            (reason, "note" if reason in notes else "warning", f"texts are skipped: {reason}", FIXES[reason])
-            for reason, _ in skips.counts.most_common()
-        ),
-        texts.samples + skips.counts.total(),
-    )
+    skipped = tuple(skipped_issues(skips, texts.samples + skips.counts.total()))
     return texts, spread_of(survey.lengths.elements(), 5, 50, 95, 99.5, 100), frames, skipped
 
 
-def _unlabelled(source: Source) -> Iterator[Finding]:
-    """Yield the images without a text, if there are any."""
+def _unlabelled(source: Source) -> tuple[Issue, ...]:
+    """Return the issue of images without a text, if there are any."""
     count, names = unlabelled(source)
-    if count:
-        total = len(source.images)
-        yield Finding(
-            "unlabelled",
-            "note",
-            count,
-            count / total,
-            tuple((name, "") for name in names),
-            f"images without a text: {count:,} of {total:,}",
-            "Label them, or leave them out.",
-        )
+    examples = ((name, "") for name in names)
+    return (counted_issue("unlabelled", count, len(source.images), examples),) if count else ()
 
 
 def line_source(characters: Iterable[str], lengths: Sequence[float], seed: int) -> LineSource:

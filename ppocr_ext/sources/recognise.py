@@ -11,6 +11,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
+from ppocr_ext.data.issue_rules import RULES
 from ppocr_ext.errors import DataError
 from ppocr_ext.limits import MAX_LABEL_LINE_BYTES
 from ppocr_ext.messages import shortened
@@ -18,7 +19,7 @@ from ppocr_ext.sources.line_formats import LINE_FORMATS, Format, lack
 from ppocr_ext.sources.listing import Listing, finder
 from ppocr_ext.sources.names import LIST_ENDINGS, ending, page_of_crop, stem
 from ppocr_ext.sources.page_formats import PAGE_FORMATS, corners
-from ppocr_ext.sources.samples import BLOCK, FIXES, Entries, Records, Row, Rows, Sample, Skipped, Source
+from ppocr_ext.sources.samples import BLOCK, Entries, Records, Row, Rows, Sample, Skipped, Source
 
 FORMATS: dict[str, Format] = {**LINE_FORMATS, **PAGE_FORMATS}
 _STREAMS = 100  # label files that stay open until it is known whether they are read
@@ -347,7 +348,7 @@ def _why_unread(reading: _Reading) -> str:
     return (
         f"{reading} is not read: its first texts give no sample: "
         f"{', '.join([*counts, *(each.detail for each in skipped[:3])])}. "
-        + "".join(FIXES[reason] for reason, _ in reasons.most_common(1))
+        + "".join(RULES[reason].fix_in("left_out") for reason, _ in reasons.most_common(1))
     )
 
 

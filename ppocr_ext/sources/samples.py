@@ -61,7 +61,7 @@ class Skipped(NamedTuple):
     """A text or an image that gives no sample.
 
     Attributes:
-        reason: a key of ``FIXES``.
+        reason: a key of :data:`ppocr_ext.data.issue_rules.RULES`.
         place: file and line.
         detail: what is wrong there.
         image: its image relative to the data folder, if there is one; else empty.
@@ -75,22 +75,6 @@ class Skipped(NamedTuple):
 
 Rows = Iterator[Row | Skipped]
 Entries = Iterator[Sample | Skipped]
-FIXES: dict[str, str] = {  # reason -> what to do about it
-    "missing_image": "Paths are relative to the label file, its parent or the data folder; no link may lead out of it.",
-    "no_text": "Write the text of these images, or remove them.",
-    "illegible": "Nothing to do: text marked as illegible or difficult is left out.",
-    "bad_line": "Correct these lines.",
-    "bad_text": "Correct these texts: they hold a tab or characters that are not valid, or are very long.",
-    "bad_path": "Rename these images: a path must not begin with `[`, and not hold a tab or a line end.",
-    "several_lines": "A sample is one line of text: cut the image, or close a quote that is open in the table.",
-    "unpaired": "Export Label Studio's JSON: the smaller exports do not say which boxes have no text.",
-    "bad_box": "Draw these boxes again: four corners around one line of text.",
-    "unknown_char": "Nothing to do: --characters leaves these texts out.",
-    "broken_image": "The survey of the images names them.",
-    "name_differs": "The pattern for file names does not match these names.",
-}
-
-
 BLOCK = 300  # entries that are read at a time
 
 
@@ -145,7 +129,7 @@ class Source:
         return (entry for entry in self.read() if isinstance(entry, Sample))
 
     def without(self, reason: str, is_bad: Callable[[Sample], bool]) -> Source:
-        """Return the source that skips some samples for a reason, a key of ``FIXES``."""
+        """Return the source that skips some samples for a reason, a key of ``RULES``."""
 
         def read() -> Entries:
             for entry in self.read():

@@ -16,13 +16,15 @@ from tqdm import tqdm
 
 from ppocr_ext.data.equal_images import equal_images
 from ppocr_ext.data.image_check import ImageFolder, content_issue
+from ppocr_ext.data.issue_rules import Tally, issues_of, shown
 from ppocr_ext.data.lmdb_sets import open_sets
-from ppocr_ext.data.preflight import UNSEEN_FIXES, unseen_issue
-from ppocr_ext.data.sample_rules import FIXES, SampleIssue
+from ppocr_ext.data.preflight import unseen_issue
+from ppocr_ext.data.sample_rules import SampleIssue
 from ppocr_ext.io.image_pixels import PNG, decode_image
+from ppocr_ext.issues import Issue
 from ppocr_ext.sources.page_formats import crop
 from ppocr_ext.sources.samples import Sample
-from ppocr_ext.survey.findings import Finding, Spread, Tally, spread_of
+from ppocr_ext.survey.texts import Spread, spread_of
 
 MOST = 20_000  # images that are looked at
 _STEP = 0.1  # of its contrast: a smaller difference of neighbours counts as none
@@ -32,41 +34,6 @@ _NEAR_RATIO = 0.06  # relative difference of their aspect ratios
 _NEIGHBOURS = 8  # images of the same text and band that are compared with each one
 _KINDS = {"L": "grey", "LA": "grey with alpha", "1": "black and white", "P": "palette", "I;16": "16 bit"}
 Reader = Callable[[Sample], bytes | SampleIssue]
-
-# code -> message after "3 of 24 images", fix
-RULES: dict[str, tuple[str, str]] = {
-    "missing_image": (
-        "are missing",
-        "Correct the paths, or copy these images into the data folder.",
-    ),
-    "broken_image": ("cannot be decoded", FIXES["broken_image"]),
-    "too_many_pixels": ("have too many pixels", "Cut the text lines out of them."),
-    "outside_data_dir": ("are outside the data folder", "Copy them into it."),
-    "tiny_image": ("are too small to show a character", UNSEEN_FIXES["tiny_image"]),
-    "flat_image": ("have hardly any contrast, so nothing can be read", UNSEEN_FIXES["flat_image"]),
-    "tall_image": ("are tall, but have several characters", UNSEEN_FIXES["tall_image"]),
-    "copy_with_other_text": (
-        "have the same pixels as an earlier one with another text",
-        "Keep the right text.",
-    ),
-    "copy_in_other_split": (
-        "have the same pixels as one of another split, so the accuracy will be too high",
-        "Remove one of them, or let `--split` keep copies together.",
-    ),
-    "near_copy_in_other_split": (
-        "are nearly the same as one of another split with the same text, so the accuracy will be too high",
-        "Remove one of them, or let `--split` keep copies together.",
-    ),
-    "copy": (
-        "have the same pixels and the same text as an earlier one",
-        "Remove them if they are not intended.",
-    ),
-    "near_copy": (
-        "are nearly the same as an earlier one with the same text",
-        "Remove them if they are not intended.",
-    ),
-}
-_NOTES = ("copy", "near_copy")  # the others are warnings
 
 
 class _Look(NamedTuple):
@@ -102,7 +69,7 @@ class ImageReport:
         stored: usable images by how they are stored, such as ``RGB``, ``grey``, ``RGBA``, ``16 bit``.
         copies: image -> the earliest image that has the same pixels, or nearly so and the same text; these two
             belong in one split. Parts of pages are left out.
-        findings: unusable and doubtful images, in the order of ``RULES``.
+        findings: issues of unusable and doubtful images.
     """
 
     samples: int
@@ -114,7 +81,7 @@ class ImageReport:
     ratios: Spread
     stored: dict[str, int]
     copies: dict[str, str]
-    findings: tuple[Finding, ...]
+    findings: tuple[Issue, ...]
 
 
 class ImageReader:
@@ -203,13 +170,13 @@ def survey_images(
     """
     looks: list[_Look] = []
     unusable: set[str] = set()
-    tally = Tally()
+    tally = Tally[tuple[str, str]]()
     chosen = _spread(samples, total, most, seed)
     bar = tqdm(chosen, "images", unit=" images", disable=None, leave=False)
     with ThreadPoolExecutor(threads) as pool:
         for sample, (look, issue) in zip(bar, pool.map(partial(_look, read), chosen), strict=True):
             if issue is not None:
-                tally.add(issue.reason, sample.place, issue.detail)
+                tally.add(issue.reason, (sample.place, shown(issue.detail)))
             if look is not None:
                 looks.append(look)
             elif sample.box is None:  # of a page, the parts that fail are found when they are cut
@@ -224,13 +191,7 @@ def survey_images(
         ratios=spread_of(look.width / look.height for look in looks),
         stored=dict(Counter(look.kind for look in looks).most_common()),
         copies=_compare(looks, tally),
-        findings=tally.findings(
-            (
-                (code, "note" if code in _NOTES else "warning", f"images {what}", fix)
-                for code, (what, fix) in RULES.items()
-            ),
-            len(chosen),
-        ),
+        findings=issues_of(tally, len(chosen)),
     )
 
 
@@ -285,7 +246,7 @@ def _signature(pixels: Any) -> Any:
     return np.packbits(np.stack([rise > step, rise < -step]))
 
 
-def _compare(looks: list[_Look], tally: Tally) -> dict[str, str]:
+def _compare(looks: list[_Look], tally: Tally[tuple[str, str]]) -> dict[str, str]:
     """Count the copies among images; return image -> the earliest image that it is a copy of."""
     pairs = equal_images((look.digest, look.sample.text, at) for at, look in enumerate(looks))
     equal = {at: other for later, first, _ in pairs for at, other in zip(later, first, strict=True)}
@@ -301,7 +262,8 @@ def _compare(looks: list[_Look], tally: Tally) -> dict[str, str]:
             code = "copy_with_other_text"
         elif look.split != origin.split:
             code = f"{code}_in_other_split"
-        tally.add(code, look.place, f"{look.image} and {origin.image} ({origin.place})")
+        pair = f"{look.image} and {origin.image} ({origin.place})"
+        tally.add(code, (look.place, shown(pair)))
         if look.box is None and origin.box is None:  # pages of one form have the same words
             copies[look.image] = origin.image
     return copies

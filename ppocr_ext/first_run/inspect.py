@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,7 @@ from tqdm import tqdm
 
 from ppocr_ext.checkpoint.official_weights import OfficialWeights
 from ppocr_ext.checkpoint.weight_sources import ReleasedSource
-from ppocr_ext.data.issue_rules import Tally, counted_issue, shown, skipped_issues
 from ppocr_ext.data.label_file import read_label_file
-from ppocr_ext.data.sample_rules import frames_needed
 from ppocr_ext.errors import DataError, MissingPackageError
 from ppocr_ext.evaluation.predictions import Rate
 from ppocr_ext.first_run.bases import (
@@ -29,18 +27,14 @@ from ppocr_ext.first_run.bases import (
 )
 from ppocr_ext.first_run.decisions import Facts, Plan, decide
 from ppocr_ext.first_run.split import Split, split_samples
-from ppocr_ext.issues import Issue
 from ppocr_ext.messages import shortened
 from ppocr_ext.recognition.recognizer import Recognizer
-from ppocr_ext.sources.recognise import recognise, unlabelled
-from ppocr_ext.sources.samples import Sample, Source
-from ppocr_ext.survey.images import ImageReader, ImageReport, survey_images
-from ppocr_ext.survey.texts import Spread, TextReport, TextSurvey, spread_of
+from ppocr_ext.sources.recognise import recognise
+from ppocr_ext.sources.samples import Source
+from ppocr_ext.survey.report import READ, DataReport, survey
 from ppocr_ext.synth.lines import LineSource, LineSplit, LineStyle, RandomTexts, find_fonts
 from ppocr_ext.text_direction import VISUAL, turned
 
-KEPT = 40  # the first samples, whose images are read once for all that is shown of them
-_READ = 100  # samples that a released model reads
 DRAWABLE = 1_000  # characters that are drawn; of more, the first
 
 
@@ -53,34 +47,28 @@ class Inspection:
         out: the folder that a first run is written to.
         seed: of all random choices.
         general: a label file that the recogniser must still read; None: lines are drawn.
-        skipped: entries that give no sample, by reason, and images without a text.
-        texts: about the labels.
-        images: about the images that were looked at.
+        found: what the samples are like, and what is doubtful in them.
         split: the part of each sample.
         covers: official models with the share of the characters that they know, the best first.
         reads: what the first of them reads of the samples, if it is a released model on this machine.
         plan: what the config gets.
         notes: what a user should know besides that, a sentence each.
-        read: reads the images; those of the first samples stay in memory.
     """
 
     source: Source
     out: Path
     seed: int
     general: Path | None
-    skipped: Sequence[Issue]
-    texts: TextReport
-    images: ImageReport
+    found: DataReport
     split: Split
     covers: Sequence[Cover]
     reads: Rate | None
     plan: Plan
     notes: Sequence[str]
-    read: ImageReader
 
     def lines(self, characters: Iterable[str]) -> LineSource:
         """Return what draws lines of these characters; see :func:`line_source`."""
-        return line_source(characters, self.texts.lengths, self.seed)
+        return line_source(characters, self.found.texts.lengths, self.seed)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain values."""
@@ -89,14 +77,7 @@ class Inspection:
             "format": self.source.format,
             "label_files": list(self.source.files),
             "notes": [*self.source.notes, *self.notes],
-            "samples": self.texts.samples,
-            "skipped": [each.to_counts() for each in self.skipped],
-            "texts": {**asdict(self.texts), "findings": [each.to_counts() for each in self.texts.findings]},
-            "images": {
-                **asdict(self.images),
-                "unusable": sorted(self.images.unusable),
-                "findings": [each.to_counts() for each in self.images.findings],
-            },
+            **self.found.to_json(),
             "split": {"by": self.split.by, **self.split.counts()},
             "official_weights": {each.name: round(each.share, 4) for each in self.covers},
             "decisions": [row._asdict() for row in self.plan.decisions],
@@ -158,11 +139,8 @@ def inspect_source(
                 "--characters: no label has only these. Fix: name the characters that the labels have.",
                 code="no_characters",
             )
-    texts, lengths, frames, skipped = _look_at_labels(source)
-    read = _reader(source, texts.samples)
-    images = survey_images(source.samples(), texts.samples, read, seed=seed)
-    if images.unusable:  # before the split and the plan, which count samples
-        source = source.without("broken_image", lambda sample: sample.image in images.unusable)
+    found = survey(source, seed)
+    source, texts, images = found.source, found.texts, found.images
     split = split_samples(source.samples(), seed, redo=redo_split, test=test, copies=images.copies)
     wanted = Counter(texts.characters)
     if general is not None:
@@ -176,14 +154,11 @@ def inspect_source(
     except DataError as error:
         notes.append(f"No lines can be drawn to train on: {error}")
     ratios = images.ratios if images.usable else ()
-    facts = Facts(split.counts()["train"], wanted, lengths, frames, ratios, texts.order)
+    facts = Facts(split.counts()["train"], wanted, found.lengths, found.frames, ratios, texts.order)
     plan = decide(facts, network, out, characters, can_draw=not notes)
     notes += _split_notes(source, split, plan)
-    skipped += _unlabelled(source)
-    reads = _rate_of(covers[0].source, source, texts, read) if covers else None
-    return Inspection(
-        source, out, seed, general, skipped, texts, images, split, covers, reads, plan, notes, read
-    )
+    reads = _rate_of(covers[0].source, found) if covers else None
+    return Inspection(source, out, seed, general, found, split, covers, reads, plan, notes)
 
 
 def _named_base(
@@ -204,13 +179,6 @@ def _best_base(covers: Sequence[Cover], out: Path) -> Base:
     return open_base(here.name, out) if here and isinstance(here.source, OfficialWeights) else small_base()
 
 
-def _reader(source: Source, total: int) -> ImageReader:
-    """Return what reads the images, and keeps those of the first samples and of some that are taken evenly."""
-    every = math.ceil(total / _READ)
-    kept = [each for at, each in enumerate(source.samples()) if at < KEPT or at % every == 0]
-    return ImageReader(source.root, kept)
-
-
 def _split_notes(source: Source, split: Split, plan: Plan) -> Iterator[str]:
     """Yield what the split does to copies, and how much of val can be read at most."""
     if split.apart:
@@ -227,9 +195,7 @@ def _split_notes(source: Source, split: Split, plan: Plan) -> Iterator[str]:
     )
 
 
-def _rate_of(
-    released: OfficialWeights | ReleasedSource, source: Source, found: TextReport, read: ImageReader
-) -> Rate | None:
+def _rate_of(released: OfficialWeights | ReleasedSource, found: DataReport) -> Rate | None:
     """Return what a released model reads of some samples, evenly taken; None for other or unknown models."""
     if not isinstance(released, ReleasedSource) or not released.model.is_known:
         return None
@@ -237,41 +203,15 @@ def _rate_of(
         recognizer = Recognizer(released.model)
     except MissingPackageError:  # of the library that runs it, which a training does not need
         return None
-    chosen = islice(source.samples(), 0, None, math.ceil(found.samples / _READ))
-    pairs = [(each.text, image) for each in chosen if isinstance(image := read(each), bytes)]
+    chosen = islice(found.source.samples(), 0, None, math.ceil(found.texts.samples / READ))
+    pairs = [(each.text, image) for each in chosen if isinstance(image := found.read(each), bytes)]
     texts = recognizer.read(tqdm([image for _, image in pairs], released.value, disable=None, leave=False))
-    as_read = turned if found.order == VISUAL else str
+    as_read = turned if found.texts.order == VISUAL else str
     right = sum(
         as_read(label).replace(" ", "") == each.text.replace(" ", "")
         for (label, _), each in zip(pairs, texts, strict=True)
     )
     return Rate(right, len(pairs))
-
-
-def _look_at_labels(
-    source: Source,
-) -> tuple[TextReport, Spread, Counter[int], tuple[Issue, ...]]:
-    """Return what labels are like, ``lengths`` and ``frames`` of :class:`Facts`, and entries that give no sample."""
-    survey = TextSurvey()
-    skips = Tally[tuple[str, str]]()
-    frames: Counter[int] = Counter()
-    for entry in tqdm(source.read(), "labels", unit=" samples", disable=None, leave=False):
-        if isinstance(entry, Sample):
-            survey.add(entry)
-            size = len(entry.text)
-            frames[size] = max(frames[size], frames_needed(entry.text))
-        else:
-            skips.add(entry.reason, (entry.place, shown(entry.detail)))
-    texts = survey.report()
-    skipped = tuple(skipped_issues(skips, texts.samples + skips.counts.total()))
-    return texts, spread_of(survey.lengths.elements(), 5, 50, 95, 99.5, 100), frames, skipped
-
-
-def _unlabelled(source: Source) -> tuple[Issue, ...]:
-    """Return the issue of images without a text, if there are any."""
-    count, names = unlabelled(source)
-    examples = ((name, "") for name in names)
-    return (counted_issue("unlabelled", count, len(source.images), examples),) if count else ()
 
 
 def line_source(characters: Iterable[str], lengths: Sequence[float], seed: int) -> LineSource:

@@ -35,7 +35,7 @@ def source_lines(source: Source) -> Iterator[str]:
 
 def finding_lines(inspection: Inspection) -> Iterator[str]:
     """Yield what labels and images are like, and what is doubtful in them."""
-    texts, images = inspection.texts, inspection.images
+    texts, images = inspection.found.texts, inspection.found.images
     low, middle, high = texts.lengths
     yield f"samples: {texts.samples:,} usable"
     yield (
@@ -56,8 +56,7 @@ def finding_lines(inspection: Inspection) -> Iterator[str]:
     if once := sum(count == 1 for count in texts.characters.values()):
         first = ", ".join(f"{each} ({place})" for each, _, place in texts.rarest[: min(once, _SHOWN)])
         yield f"note: {once:,} characters occur only once: {first}. Fix: add samples, or correct the labels."
-    issues = (*inspection.skipped, *texts.findings, *images.findings)
-    yield from (f"{issue.level}: {issue.text}" for issue in issues)
+    yield from (f"{issue.level}: {issue.text}" for issue in inspection.found.issues)
 
 
 def _range(values: Sequence[float]) -> str:
@@ -148,7 +147,7 @@ def next_commands(inspection: Inspection, files: Files) -> list[str]:
 
 def page_text(inspection: Inspection, files: Files, trial: Trial) -> str:
     """Return the HTML page; labels and names are escaped."""
-    texts = inspection.texts
+    texts = inspection.found.texts
     figures = {
         "usable samples": plain(texts.samples),
         "characters": plain(len(texts.characters)),

@@ -160,7 +160,7 @@ def _write_some(inspection: Inspection, folder: Path) -> Config:
 def _usable(inspection: Inspection) -> Iterator[tuple[str, bytes]]:
     """Yield the text and the encoded image of each sample whose image can be read."""
     for sample in inspection.source.samples():
-        content = inspection.read(sample)
+        content = inspection.found.read(sample)
         if isinstance(content, bytes):
             yield sample.text, content
 

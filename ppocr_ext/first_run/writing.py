@@ -86,7 +86,7 @@ def write_first_run(inspection: Inspection, command: str) -> Files:
     plan = inspection.plan
     write_text(out / RECORD, "{}\n")  # first: what an interrupted command leaves is no data
     if plan.drawn:
-        characters = sorted(plan.characters().intersection(inspection.texts.characters))
+        characters = sorted(plan.characters().intersection(inspection.found.texts.characters))
         _draw(inspection.lines(characters), out / _DRAWN, plan.drawn)
     left_out: Counter[str] = Counter()
     notes: list[str] = []
@@ -151,7 +151,7 @@ def _own_lmdbs(inspection: Inspection) -> tuple[Path, Path] | None:
     """
     plan = inspection.plan
     source = inspection.source
-    has_all = "unknown_char" not in {each.code for each in inspection.skipped}
+    has_all = "unknown_char" not in {each.code for each in inspection.found.skipped}
     own = source.format == "lmdb" and inspection.split.by == OWN_SPLIT
     if not own or not has_all or plan.drawn or sampler_scales(plan.base.config, "Train"):
         return None
@@ -246,7 +246,7 @@ def _write_general(inspection: Inspection, counts: Counter[str]) -> General | No
         known &= set(plan.base.charset.characters)
     drawn = set(known)
     if len(drawn) > DRAWABLE:  # no network reads random texts of thousands of rare characters
-        drawn = {each for each in drawn if each.isascii() or each in inspection.texts.characters}
+        drawn = {each for each in drawn if each.isascii() or each in inspection.found.texts.characters}
     own = inspection.general
     file = own or inspection.out / "general" / "train_list.txt"
     if own is None:

@@ -43,16 +43,16 @@ class Inspection:
     """What a folder holds, and what follows from it.
 
     Attributes:
-        source: the label files.
+        source: the samples that can be used.
         out: the folder that a first run is written to.
-        seed: of all random choices.
-        general: a label file that the recogniser must still read; None: lines are drawn.
+        seed: the seed of all random choices.
+        general: a label file that the recogniser must still read; None if lines are drawn for that.
         found: what the samples are like, and what is doubtful in them.
-        split: the part of each sample.
-        covers: official models with the share of the characters that they know, the best first.
-        reads: what the first of them reads of the samples, if it is a released model on this machine.
-        plan: what the config gets.
-        notes: what a user should know besides that, a sentence each.
+        split: which part each sample belongs to.
+        covers: the official models, with the share of the characters that each knows, the best first.
+        reads: how many samples the first of them reads right, if it is a released model on this machine.
+        plan: the decisions for the config.
+        notes: further sentences that a user should read.
     """
 
     source: Source
@@ -90,7 +90,7 @@ def inspect_data(data: str | Path, out: str | Path = "my", **options: Any) -> In
     Args:
         data: the folder; nothing outside it is read.
         out: the folder that a first run would be written to.
-        options: of :func:`recognise` and of :func:`inspect_source`.
+        options: the options of :func:`recognise` and of :func:`inspect_source`.
 
     Raises:
         PPOCRExtError: the folder has no labelled images, several readings of it are possible, or too few samples.
@@ -118,14 +118,14 @@ def inspect_source(
     Args:
         source: the label files.
         out: the folder that a first run would be written to.
-        base: official weights, a run or a checkpoint to begin with.
-        distill: teacher and student in its place.
+        base: the official weights, the run or the checkpoint to begin with.
+        distill: a teacher and a student, in place of a base.
         general: a label file that the recogniser must still read.
         characters: the only characters to read.
-        redo_split: do not take the split of the data.
-        test: take a part for a test too.
-        seed: of all random choices.
-        trust_model: run a teacher that is an inference model which we do not know.
+        redo_split: True splits the samples anew, also if the data are split.
+        test: True also takes a part for a test.
+        seed: the seed of all random choices.
+        trust_model: True runs a teacher that is an inference model which we do not know.
 
     Raises:
         PPOCRExtError: there are too few samples, or what the user chose cannot be used.
@@ -218,9 +218,9 @@ def line_source(characters: Iterable[str], lengths: Sequence[float], seed: int) 
     """Return what draws lines of random characters in the installed fonts; characters that no font has are left out.
 
     Args:
-        characters: single ones; of many, the first are drawn.
-        lengths: 5, 50, 95 % of the characters of a label.
-        seed: of the lines.
+        characters: single characters; if there are many, the first are drawn.
+        lengths: what 5, 50 and 95 % of the labels have at most, in characters.
+        seed: the seed of the lines.
 
     Raises:
         DataError: no font is installed, or none has any of these characters.

@@ -44,10 +44,10 @@ class Files:
     Attributes:
         train: the samples that train.
         val: the samples that evaluate.
-        general: those that the recogniser must still read, if there are any.
-        counts: lines of each list.
-        left_out: samples that are in no list, by reason.
-        notes: what a user should know, a sentence each.
+        general: the samples that the recogniser must still read; None if there are none.
+        counts: how many lines each list has.
+        left_out: how many samples are in no list, by reason.
+        notes: sentences that a user should read.
     """
 
     train: Data
@@ -76,7 +76,7 @@ def write_first_run(inspection: Inspection, command: str) -> Files:
 
     Args:
         inspection: what was decided.
-        command: that asked for it, for the first line of the config.
+        command: the command that the user gave, for the first line of the config.
 
     Raises:
         DataError: nothing is left to train on.
@@ -181,7 +181,7 @@ def _write_lists(
 
     Args:
         inspection: what was decided.
-        read: reads the images of the samples, which are written as files; None: they are files.
+        read: reads the images of the samples, to write them as files; None if they are files already.
         root: the folder that paths start from.
         left_out: counts the samples that are in no list, by reason.
     """

@@ -40,11 +40,11 @@ class _Look(NamedTuple):
     """What remains of a usable image.
 
     Attributes:
-        sample: whose image it is.
-        kind: how it is stored.
-        height, width: in pixels.
-        digest: hash of its pixels.
-        signature: where it becomes lighter and darker from left to right, uint8 [64].
+        sample: the sample of the image.
+        kind: how the image is stored.
+        height, width: its size in pixels.
+        digest: the hash of its pixels.
+        signature: where the image becomes lighter and darker from left to right, uint8 [64].
     """
 
     sample: Sample
@@ -60,14 +60,15 @@ class ImageReport:
     """What the images of a data set are like.
 
     Attributes:
-        samples: how many there are.
+        samples: how many samples there are.
         looked_at: how many images were read, spread evenly over them.
-        usable: of those; the others are counted by reason in ``findings``.
+        usable: how many of those can be used; the others are counted by reason in ``findings``.
         unusable: the names of the others.
-        heights, widths: 5, 50 and 95 % of the usable ones, in pixels.
-        ratios: width divided by height.
-        stored: usable images by how they are stored, such as ``RGB``, ``grey``, ``RGBA``, ``16 bit``.
-        copies: image -> the earliest image that has the same pixels, or nearly so and the same text; these two
+        heights, widths: what 5, 50 and 95 % of the usable images have at most, in pixels.
+        ratios: the same for width divided by height.
+        stored: how many usable images there are by how they are stored, such as ``RGB``, ``grey`` or
+            ``16 bit``.
+        copies: by image, the earliest image that has the same pixels, or nearly so and the same text; these two
             belong in one split. Parts of pages are left out.
         findings: issues of unusable and doubtful images.
     """
@@ -94,7 +95,7 @@ class ImageReader:
         kept: the samples whose images stay in memory when they have been read.
 
     Attributes:
-        turned: parts of pages that were turned, as PaddleOCR turns them.
+        turned: how many parts of pages were turned, as PaddleOCR turns them.
     """
 
     def __init__(self, root: str | Path, kept: Collection[Sample] = ()) -> None:
@@ -161,12 +162,12 @@ def survey_images(
 
     Args:
         samples: all samples; they are read once, in their order.
-        total: how many there are.
+        total: how many samples there are.
         read: returns the encoded image of a sample (if it has a box, of that alone), or why it cannot be used;
             an :class:`ImageReader`, for example. Threads call it.
-        most: images that are looked at.
-        seed: decides which, if there are more.
-        threads: that read and decode.
+        most: how many images are looked at, at most.
+        seed: decides which images these are, if there are more.
+        threads: how many threads read and decode.
     """
     looks: list[_Look] = []
     unusable: set[str] = set()

@@ -27,15 +27,15 @@ class TextReport:
     """What the labels of a data set are like.
 
     Attributes:
-        samples: how many there are.
-        single: labels of one character.
-        lengths: 5, 50 and 95 % of the characters of a label.
-        longest: characters of the longest label, and its place.
-        characters: each with its count, the most frequent first.
-        rarest: character, count, and the place of its first occurrence.
+        samples: how many samples there are.
+        single: how many labels have one character.
+        lengths: what 5, 50 and 95 % of the labels have at most, in characters.
+        longest: the characters of the longest label, and its place.
+        characters: the characters with their counts, the most frequent first.
+        rarest: the rarest characters, each with its count and the place of its first occurrence.
         findings: issues of doubtful labels.
-        order: in which words of right-to-left scripts are stored, ``"logical"`` or ``"visual"``; empty if they do not
-            show it, or there are none.
+        order: the order in which words of right-to-left scripts are stored, ``"logical"`` or ``"visual"``; empty
+            if they do not show it, or there are none.
     """
 
     samples: int
@@ -54,7 +54,7 @@ class TextSurvey:
     Of the first 200,000 images the texts are compared with those of later lines.
 
     Attributes:
-        lengths: labels by their characters.
+        lengths: how many labels there are of each length, in characters.
     """
 
     def __init__(self) -> None:
@@ -169,9 +169,9 @@ def likely_wrong(losses: Sequence[float], lengths: Sequence[int]) -> Any:
     character short ones.
 
     Args:
-        losses: CTC loss of each sample, not divided by its length. Infinite ones, of labels with too few frames,
+        losses: the CTC loss of each sample, not divided by its length. Infinite ones, of labels with too few frames,
             come first; NaN comes last.
-        lengths: characters of each label.
+        lengths: the number of characters of each label.
     """
     import numpy as np
 

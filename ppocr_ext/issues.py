@@ -46,13 +46,13 @@ class Issue:
 
     def to_json(self) -> dict[str, str]:
         """Return plain values, for ``preflight.json``."""
-        place = {"code": self.code, "level": self.level, "path": self.path, "where": self.where}
-        return {**place, "message": self.sentence}
+        names = ("code", "level", "path", "where")
+        return {**{name: getattr(self, name) for name in names}, "message": self.sentence}
 
     def to_counts(self) -> dict[str, Any]:
         """Return plain values, for ``init.json``."""
-        counts = {"count": self.count, "share": self.share, "examples": self.examples}
-        return {"code": self.code, "level": self.level, **counts, "message": self.message, "fix": self.fix}
+        names = ("code", "level", "count", "share", "examples", "message", "fix")
+        return {name: getattr(self, name) for name in names}
 
     @property
     def sentence(self) -> str:

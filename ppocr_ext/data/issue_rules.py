@@ -9,16 +9,14 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from ppocr_ext.issues import Issue, Level
 
 EXAMPLES = 5  # of an issue
 _SHOWN = 80  # characters of an example
-T = TypeVar("T")
 
 _LATIN = "A-Za-zÀ-ÖØ-öø-ɏḀ-ỿ"
 _GREEK = r"\u0370-\u0373\u0376-\u037d\u037f\u0386\u0388-\u03ff\u1f00-\u1fff"
@@ -111,7 +109,6 @@ class Rule(NamedTuple):
 
 
 _SPACES = "Replace it by a single U+0020: a network cannot tell spaces apart."
-_PATHS = "Paths are relative to the label file, its parent or the data folder; no link may lead out of it."
 _COPIES = "Remove one of them, or let `--split` keep copies together."
 _COPY = "Remove them if they are not intended."
 _TAB = 'a tab between image and label, and `delimiter: "\\t"`'
@@ -120,7 +117,7 @@ RULES: dict[str, Rule] = {
     # texts that give no sample
     "missing_image": Rule(
         "images are missing",
-        _PATHS,
+        "Paths are relative to the label file, its parent or the data folder; no link may lead out of it.",
         fixes={
             "run": "Paths are relative to `dataset.data_dir`.",
             "lmdb": "A sample has an image-%09d: make the LMDB again.",
@@ -349,53 +346,67 @@ RULES: dict[str, Rule] = {
 }
 
 
-class Tally(Generic[T]):
+class Tally:
     """Count by code, and keep the first examples of each code.
 
     Args:
-        most: examples that are kept of a code.
+        most: how many examples are kept of a code.
+
+    Attributes:
+        counts: how often each code was counted.
+        examples: the first of each code, in their order: the code, then the place and what else was given.
     """
 
     def __init__(self, most: int = EXAMPLES) -> None:
         self.counts: Counter[str] = Counter()
-        self.examples: list[tuple[str, T]] = []
+        self.examples: list[tuple[Any, ...]] = []
         self._most = most
 
-    def add(self, code: str, example: T) -> None:
+    def count(self, code: str, *example: Any) -> None:
         """Count one more, with its example."""
         self.counts[code] += 1
         if self.counts[code] <= self._most:
-            self.examples.append((code, example))
+            self.examples.append((code, *example))
 
-    def of(self, code: str) -> list[T]:
-        """Return the examples of a code."""
-        return [example for each, example in self.examples if each == code]
+    def of(self, code: str) -> list[tuple[Any, ...]]:
+        """Return the examples of a code, without it."""
+        return [each[1:] for each in self.examples if each[0] == code]
 
 
-def issues_of(tally: Tally[tuple[str, str]], total: int) -> tuple[Issue, ...]:
+def issues_of(tally: Tally, total: int) -> tuple[Issue, ...]:
     """Return an issue for each code that was counted, in the order of ``RULES``; see :func:`counted_issue`."""
     return tuple(
         counted_issue(code, count, total, tally.of(code)) for code in RULES if (count := tally.counts[code])
     )
 
 
-def skipped_issues(tally: Tally[tuple[str, str]], total: int) -> Iterator[Issue]:
-    """Yield an issue for each reason why texts give no sample; one for texts that are left out on purpose is a note."""
-    for code in RULES:
-        if count := tally.counts[code]:
-            fix = RULES[code].fixes.get("left_out", "")
-            issue = counted_issue(code, count, total, tally.of(code), f"texts are skipped: {code}", fix)
-            yield replace(issue, level="note") if fix else issue
+def skipped_issues(tally: Tally, total: int) -> tuple[Issue, ...]:
+    """Return an issue for each reason why texts give no sample; one for texts left out on purpose is a note."""
+    return tuple(
+        counted_issue(
+            code,
+            count,
+            total,
+            tally.of(code),
+            what=f"texts are skipped: {code}",
+            fix=rule.fix_in("left_out"),
+            level="note" if "left_out" in rule.fixes else "warning",
+        )
+        for code, rule in RULES.items()
+        if (count := tally.counts[code])
+    )
 
 
 def counted_issue(
     code: str,
     count: int,
     total: int,
-    examples: Iterable[tuple[str, str]],
+    examples: Iterable[tuple[Any, ...]] = (),
+    *,
     what: str = "",
     fix: str = "",
     of: str = "",
+    level: Level | None = None,
 ) -> Issue:
     """Return the issue that ``count`` of ``total`` labels, images or samples have.
 
@@ -407,11 +418,13 @@ def counted_issue(
         what: the message after ``3 of 24``, if it is not that of the rule.
         fix: the fix, if it is not that of the rule.
         of: what follows the noun, as in ``3 of 24 labels of Train``.
+        level: the level, if it is not that of the rule.
     """
     rule = RULES[code]
     noun, _, rest = (what or rule.what).partition(" ")
     message = f"{count:,} of {total:,} {noun}{of and f' {of}'} {rest}"
-    return Issue(code, rule.level, "", "", message, fix or rule.fix, count, count / total, tuple(examples))
+    texts = message, fix or rule.fix
+    return Issue(code, level or rule.level, "", "", *texts, count, count / total, tuple(examples))
 
 
 def shown(text: str) -> str:

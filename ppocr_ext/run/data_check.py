@@ -36,7 +36,7 @@ from ppocr_ext.data.sample_rules import FRAMES_A_CHARACTER, FrameLimit, Gtc, Sam
 from ppocr_ext.data.unusable_limit import UnusableLimit, case_issue, limit_errors
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import write_text
-from ppocr_ext.issues import Issue, report_issues
+from ppocr_ext.issues import Issue, Level, report_issues
 from ppocr_ext.messages import LOG, printable, shortened
 from ppocr_ext.run.frame_counts import FrameCounts
 from ppocr_ext.text_direction import (
@@ -252,6 +252,10 @@ _DEFAULT_STEPS = 5000  # default of warmup_steps in LinearWarmupCosine
 _MANY = 10  # samples of one text that may be a first try
 _NAMED = 10  # characters that no label has
 _FILTERING = ("RecMetric", "DistillationMetric")  # metrics that have `is_filter`
+_OF_CUT: dict[bool, tuple[str, Level]] = {  # whether the delimiter is common in texts -> key to change, level
+    False: ("dataset.label_file_list", "warning"),
+    True: ("dataset.delimiter", "error"),
+}
 MOST_READ = 20_000  # samples whose images a run compares by content
 _FEW = 0.02  # share of odd images without a warning, since most data have some
 
@@ -276,8 +280,9 @@ def data_warnings(config: Config, mode: str, report: PreflightReport, section: s
         if len(report.texts) == 1 < _MANY < report.usable:
             fix = RULES["one_text"].fix_in("run")
             example = ("", repr(min(report.texts)[:_SHOWN]))
-            issue = counted_issue("one_text", report.usable, report.usable, [example], fix=fix)
-            yield _placed(config, replace(issue, level="error"), f"Train.{report.key}")
+            count = report.usable
+            issue = counted_issue("one_text", count, count, [example], fix=fix, level="error")
+            yield _placed(config, issue, f"Train.{report.key}")
         yield from _few_frames(config, report)
         yield from _long_warm_up(config, report)
     elif config.at("Metric.is_filter", None) and config.at("Metric.name", None) in _FILTERING:
@@ -292,9 +297,9 @@ def _unseen(config: Config, report: PreflightReport) -> Iterator[tuple[str, Issu
         if not samples or may_be_tall or len(samples) < _FEW * report.looked_at:
             continue
         examples = [(report.place(each.file, each.line), each.detail) for each in samples[:EXAMPLES]]
-        issue = counted_issue(code, len(samples), report.looked_at, examples, of="that were looked at")
-        is_error = code == OTHER_SIZE and 2 * len(samples) > report.looked_at
-        yield report.key, replace(issue, level="error") if is_error else issue
+        level: Level | None = "error" if code == OTHER_SIZE and 2 * len(samples) > report.looked_at else None
+        of = "that were looked at"
+        yield report.key, counted_issue(code, len(samples), report.looked_at, examples, of=of, level=level)
 
 
 def _cut_labels(report: PreflightReport) -> Iterator[tuple[str, Issue]]:
@@ -312,12 +317,13 @@ def _cut_labels(report: PreflightReport) -> Iterator[tuple[str, Issue]]:
                     + (f" without {f'{report.delimiter}{rest}'[:_SHOWN]!r}" if rest else ""),
                 )
                 for file in files
-                for kind, number, label, rest in file.further.examples
-                if kind == code
+                for number, label, rest in file.further.of(code)
             ]
-            issue = counted_issue(code, count, report.usable, examples[:EXAMPLES], fix=own_fix)
-            key = "dataset.delimiter" if is_text else "dataset.label_file_list"
-            yield key, replace(issue, level="error") if is_text else issue
+            key, level = _OF_CUT[is_text]
+            yield (
+                key,
+                counted_issue(code, count, report.usable, examples[:EXAMPLES], fix=own_fix, level=level),
+            )
 
 
 def _label_order(report: PreflightReport) -> Iterator[tuple[str, Issue]]:
@@ -335,7 +341,7 @@ def _label_order(report: PreflightReport) -> Iterator[tuple[str, Issue]]:
     fix = f"-o Global.text_direction={right}"
     yield (
         report.key,
-        counted_issue("label_order", report.orders[order], report.orders.total(), (), what, fix),
+        counted_issue("label_order", report.orders[order], report.orders.total(), what=what, fix=fix),
     )
 
 
@@ -360,9 +366,9 @@ def _filtered_labels(config: Config, report: PreflightReport, section: str) -> I
     gone = report.usable - report.plain
     if not gone:
         return
-    issue = counted_issue("filtered_labels", gone, report.usable, (), of=f"of {section}")
-    is_error = not (report.plain or report.stopped)
-    yield _placed(config, replace(issue, level="error") if is_error else issue, "Metric.is_filter")
+    level: Level = "warning" if report.plain or report.stopped else "error"
+    issue = counted_issue("filtered_labels", gone, report.usable, of=f"of {section}", level=level)
+    yield _placed(config, issue, "Metric.is_filter")
 
 
 def _long_warm_up(config: Config, report: PreflightReport) -> Iterator[Issue]:

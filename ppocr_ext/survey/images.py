@@ -171,13 +171,13 @@ def survey_images(
     """
     looks: list[_Look] = []
     unusable: set[str] = set()
-    tally = Tally[tuple[str, str]]()
+    tally = Tally()
     chosen = _spread(samples, total, most, seed)
     bar = tqdm(chosen, "images", unit=" images", disable=None, leave=False)
     with ThreadPoolExecutor(threads) as pool:
         for sample, (look, issue) in zip(bar, pool.map(partial(_look, read), chosen), strict=True):
             if issue is not None:
-                tally.add(issue.reason, (sample.place, shown(issue.detail)))
+                tally.count(issue.reason, sample.place, shown(issue.detail))
             if look is not None:
                 looks.append(look)
             elif sample.box is None:  # of a page, the parts that fail are found when they are cut
@@ -247,7 +247,7 @@ def _signature(pixels: Any) -> Any:
     return np.packbits(np.stack([rise > step, rise < -step]))
 
 
-def _compare(looks: list[_Look], tally: Tally[tuple[str, str]]) -> dict[str, str]:
+def _compare(looks: list[_Look], tally: Tally) -> dict[str, str]:
     """Count the copies among images; return image -> the earliest image that it is a copy of."""
     pairs = equal_images((look.digest, look.sample.text, at) for at, look in enumerate(looks))
     equal = {at: other for later, first, _ in pairs for at, other in zip(later, first, strict=True)}
@@ -264,7 +264,7 @@ def _compare(looks: list[_Look], tally: Tally[tuple[str, str]]) -> dict[str, str
         elif look.split != origin.split:
             code = f"{code}_in_other_split"
         pair = f"{look.image} and {origin.image} ({origin.place})"
-        tally.add(code, (look.place, shown(pair)))
+        tally.count(code, look.place, shown(pair))
         if look.box is None and origin.box is None:  # pages of one form have the same words
             copies[look.image] = origin.image
     return copies

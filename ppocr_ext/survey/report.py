@@ -68,7 +68,7 @@ def survey(source: Source, seed: int) -> DataReport:
         seed: decides which images are looked at, if there are too many.
     """
     look = TextSurvey()
-    skips = Tally[tuple[str, str]]()
+    skips = Tally()
     frames: Counter[int] = Counter()
     for entry in tqdm(source.read(), "labels", unit=" samples", disable=None, leave=False):
         if isinstance(entry, Sample):
@@ -76,7 +76,7 @@ def survey(source: Source, seed: int) -> DataReport:
             size = len(entry.text)
             frames[size] = max(frames[size], frames_needed(entry.text))
         else:
-            skips.add(entry.reason, (entry.place, shown(entry.detail)))
+            skips.count(entry.reason, entry.place, shown(entry.detail))
     texts = look.report()
     skipped = (*skipped_issues(skips, texts.samples + skips.counts.total()), *_unlabelled(source))
     every = math.ceil(texts.samples / READ)

@@ -65,7 +65,7 @@ class TextSurvey:
         self._doubts: dict[
             str, int
         ] = {}  # character -> the rules that it belongs to, and its direction, a bit each
-        self._tally = Tally[tuple[str, str]]()
+        self._tally = Tally()
         self._texts: dict[int, int] = {}  # digest of the image's name -> digest of its text
         self._splits: dict[str, str] = {}  # group -> split of its first sample
         self._distinct: set[str] = set()  # texts, at most two
@@ -105,7 +105,7 @@ class TextSurvey:
             self._orders.update(order_votes(sample.text))
         for at, (code, rule) in enumerate(_RULES.items()):
             if bits >> at & 1 and rule.label(sample.text):
-                self._tally.add(code, (sample.place, shown(sample.text)))
+                self._tally.count(code, sample.place, shown(sample.text))
 
     def _compare(self, sample: Sample) -> None:
         """Compare a sample with earlier ones of the same image, and of the same group."""
@@ -113,13 +113,13 @@ class TextSurvey:
         earlier = self._texts.get(image)
         if earlier is not None:
             code = "repeated_line" if earlier == text else "other_text"
-            self._tally.add(code, (sample.place, shown(sample.text)))
+            self._tally.count(code, sample.place, shown(sample.text))
         elif len(self._texts) < _REMEMBERED:
             self._texts[image] = text
         if sample.group and sample.split:
             first = self._splits.get(sample.group, sample.split)
             if first != sample.split:
-                self._tally.add("group_in_splits", (sample.place, shown(sample.text)))
+                self._tally.count("group_in_splits", sample.place, shown(sample.text))
             elif len(self._splits) < _REMEMBERED:
                 self._splits[sample.group] = first
 

@@ -407,7 +407,7 @@ def shared_image_warnings(config: Config, found: Reports, report: Callable[[str]
     for code, (count, examples) in compare_images(reports, by_content).items():
         path = "Eval.dataset" if code == "trained_samples" else ""
         pairs = [
-            (place, f"{own} {other[:_SHOWN]!r} and {image} {label[:_SHOWN]!r} ({first})")
+            (place, f"{other[:_SHOWN]!r} of {own} and {label[:_SHOWN]!r} of {image} ({first})")
             for (first, image, label), (place, own, other) in examples
         ]
         issue = counted_issue(code, count, found["Eval"].usable if path else total, pairs)

@@ -22,10 +22,11 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.cli.options import add_count, add_number
 from ppocr_ext.config.global_keys import GLOBAL_KEYS, ValueRule
 from ppocr_ext.data.image_check import ImageFolder
+from ppocr_ext.data.issue_rules import RULES
 from ppocr_ext.data.label_file import LabelLine, read_label_file, read_raw_lines
 from ppocr_ext.data.lmdb_sets import COUNT_KEY, DATA_FILE, import_lmdb
 from ppocr_ext.data.preflight_report import by_reason
-from ppocr_ext.data.sample_rules import FIXES, SampleIssue, SampleRules
+from ppocr_ext.data.sample_rules import SampleIssue, SampleRules
 from ppocr_ext.data.unusable_limit import MAX_UNUSABLE, UnusableLimit, share_above
 from ppocr_ext.errors import DataError
 from ppocr_ext.limits import MAX_IMAGE_PIXELS
@@ -48,14 +49,6 @@ _BATCH = 32 << 20  # bytes of a transaction
 _EXAMPLES = 5  # unusable lines of each reason that are kept by name
 _NONE_USABLE = 1000  # lines; if none of so many is usable, the rest is not read
 _LOCK_FILE = "lock.mdb"
-_FIXES = {  # these replace entries of FIXES: this command has options where a config has keys
-    "bad_format": "A line is a path, --delimiter and the label, in UTF-8.",
-    "too_long": "Raise --max-text-length.",
-    "unknown_char": "Is --dict the dictionary of these labels?",
-    "missing_image": "Paths are relative to --data-dir.",
-    "too_many_pixels": "Cut the text lines out of them, or raise --max-image-pixels.",
-    "outside_data_dir": "",
-}
 _FIX_OUT = "Fix: give another --out, or delete that folder first."
 _SNIPPET = """\
   Train:
@@ -267,8 +260,9 @@ def _check_limit(counts: LmdbCounts, source: LmdbInput, limit: UnusableLimit) ->
         fix = f"Fix them, or make it without them: --max-unusable {share:g}."
     else:
         [(reason, _)] = counts.unusable.most_common(1)
-        fix = _FIXES.get(reason, FIXES[reason])
-    outside = " --allow-outside-data-dir allows such paths." if "outside_data_dir" in counts.unusable else ""
+        fix = RULES[reason].fix_in("make_lmdb", "run")
+    of_outside = RULES["outside_data_dir"].fix_in("make_lmdb")
+    outside = f" {of_outside}" if "outside_data_dir" in counts.unusable and fix != of_outside else ""
     raise DataError(
         f"{counts.skipped:,} of {counts.lines:,} lines are unusable ({by_reason(counts.unusable)}). {fix}".rstrip()
         + f"{outside}\n{counts.example_lines()}",

@@ -180,12 +180,6 @@ _TURNED = 0.3  # height to width of vertical text, at least, for each character:
 
 _SAME_SHAPE = 1.25  # ratio of two ratios of width to height, since sizes may have been rounded or scaled
 OTHER_SIZE = "other_size"
-UNSEEN_FIXES: dict[str, str] = {  # reason -> what to do about it
-    "flat_image": "Look at these images: convert them to 8 bits, with the text on a background of another brightness.",
-    "tiny_image": "Remove them, or cut the text lines out again.",
-    OTHER_SIZE: "Write `path, label, width, height` on each line, in this order, or leave ds_width out.",
-    "tall_image": "Set `Global.turn_tall_images: true` if the text is vertical, or turn these images, or remove them.",
-}
 
 
 def check_label_files(
@@ -387,7 +381,7 @@ class SpreadSample:
 def visibility_issue(
     content: bytes, label: str, max_pixels: int = MAX_IMAGE_PIXELS, stated: Sequence[str] = ()
 ) -> SampleIssue | None:
-    """Return why nothing can be read in an encoded image (a key of ``UNSEEN_FIXES``), or None.
+    """Return why nothing can be read in an encoded image (a key of ``RULES`` of issue_rules.py), or None.
 
     An image that cannot be decoded gives None, since the check of images reports it.
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ppocr_ext.charset import PLAIN
+from ppocr_ext.data.issue_rules import Tally
 from ppocr_ext.data.label_file import LabelLine, read_label_file
 from ppocr_ext.data.sample_rules import (
     SampleIssue,
@@ -34,7 +35,7 @@ class UnusableSample(NamedTuple):
     Attributes:
         file: its label file, or the folder of its LMDB.
         line: its line there, or its index in the LMDB, from 1.
-        reason, detail: a key of :data:`ppocr_ext.data.sample_rules.FIXES`, and the details.
+        reason, detail: a key of :data:`ppocr_ext.data.issue_rules.RULES`, and the details.
     """
 
     file: Path
@@ -47,8 +48,7 @@ class UnusableSample(NamedTuple):
         return {**self._asdict(), "file": str(self.file)}
 
 
-@dataclass
-class FurtherColumns:
+class FurtherColumns(Tally):
     """The columns after the label, which PaddleOCR ignores, in the usable lines of one label file.
 
     Attributes:
@@ -58,9 +58,9 @@ class FurtherColumns:
         examples: code, line number, label and ignored text of the first lines of each code.
     """
 
-    kinds: set[int] = field(default_factory=set)
-    counts: Counter[str] = field(default_factory=Counter)
-    examples: list[tuple[str, int, str, str]] = field(default_factory=list)
+    def __init__(self) -> None:
+        super().__init__(EXAMPLES)
+        self.kinds: set[int] = set()
 
     def add(self, first: int, lines: Sequence[bytes], usable: Sequence[int], delimiter: bytes) -> None:
         """Take the next lines with their ends, from number ``first`` on, and whether each is usable."""
@@ -74,9 +74,7 @@ class FurtherColumns:
             self.kinds.add(len(rest) if all(map(_IS_NUMBER, rest)) else -1)
             code = "quoted_label" if label.startswith(quote) and label != quote else "cut_label"
             if code == "quoted_label" or any(rest):
-                self.counts[code] += 1
-                if self.counts[code] <= EXAMPLES:
-                    self.examples.append((code, number, label.decode(), delimiter.join(rest).decode()))
+                self.count(code, number, label.decode(), delimiter.join(rest).decode())
 
 
 @dataclass

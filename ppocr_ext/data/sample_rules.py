@@ -22,23 +22,9 @@ FRAMES_A_CHARACTER = (
 )
 _MARKS = {"nrtr": "NRTR's <s> and </s>", "sar": "SAR's <BOS> and <EOS>"}
 
-FIXES: dict[str, str] = {  # reason -> what to do about it
-    "bad_format": "A line is a path, `dataset.delimiter` and the label, in UTF-8.",
-    "empty_label": "Lines without text cannot be trained on.",
-    "too_long": "Raise `Global.max_text_length`.",
-    "too_short": "Lower `Global.min_text_length`, or remove such lines.",
-    "unknown_char": "Is `Global.character_dict_path` the dictionary of these labels? "
-    "`Global.unknown_char: drop_char` keeps such samples without the character.",
-    "missing_image": "Paths are relative to `dataset.data_dir`.",
-    "broken_image": "Make these images again, or convert them to PNG or JPEG.",
-    "too_many_pixels": "Cut the text lines out of them; `Global.max_image_pixels` is the limit.",
-    "outside_data_dir": "If these paths are intended, set `Global.allow_outside_data_dir: true`.",
-    "too_long_for_frames": "Make the images wider, or remove such labels.",
-}
-
 
 class SampleIssue(NamedTuple):
-    """Why a sample is unusable: the reason (a key of ``FIXES``) and the details."""
+    """Why a sample is unusable: the reason, a key of ``RULES`` of issue_rules.py, and the details."""
 
     reason: str
     detail: str

@@ -7,17 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ppocr_ext.config.global_keys import GLOBAL_KEYS
+from ppocr_ext.data.issue_rules import RULES, counted_issue
 from ppocr_ext.data.preflight_report import PreflightReport, UnusableSample, by_reason
-from ppocr_ext.data.sample_rules import FIXES, FRAME_WIDTH
+from ppocr_ext.data.sample_rules import FRAME_WIDTH
+from ppocr_ext.issues import Issue
 
 MAX_UNUSABLE: float = GLOBAL_KEYS["max_unusable"].default
 _OF_LENGTH = ("too_long", "too_long_for_frames")
 _STEP = 32  # pixels; image widths are multiples of it
 _NAMED = 20  # samples that an error names under Global.strict before it only counts
-_FIXES_OF_LMDB = {  # for LMDBs, these replace entries of FIXES
-    "bad_format": "A sample has a label-%09d in UTF-8.",
-    "missing_image": "A sample has an image-%09d: make the LMDB again.",
-}
 
 
 @dataclass(frozen=True)
@@ -96,28 +94,22 @@ def _error(mode: str, report: PreflightReport, limit: UnusableLimit, width: int)
     else:
         firsts = {sample.reason: sample for sample in reversed(examples)}  # the first sample of each reason
         for reason in sorted(firsts, key=lambda reason: -report.problem_counts[reason]):
-            fix = (_FIXES_OF_LMDB if report.is_lmdb else {}).get(reason, FIXES[reason])
+            fix = RULES[reason].fix_in(*["lmdb"] * report.is_lmdb, "run")
             if reason == "outside_data_dir" and 2 * report.counts[reason] >= report.total:
                 which = "All" if report.counts[reason] == report.total else "Most"
                 option = "-o Global.allow_outside_data_dir=true"
                 fix = f"{which} samples are outside: if data_dir is right, set {option}."
             if reason == "unknown_char" and 2 * report.other_case[0] >= report.counts[reason]:
-                fix = f"{case_text(report)}. {CASE_FIX}"
+                fix = case_issue(report).sentence
             # the fix for labels that are too long comes last, from `_length_fixes`
             lines.append(f"{_text(report, firsts[reason])}. {'' if reason in _OF_LENGTH else fix}".rstrip())
     return "\n  ".join([*lines, *_length_fixes(report, width)])
 
 
-CASE_FIX = (
-    "Add these letters to the dictionary (`--old-dict` keeps the weights), or write the labels in its case; "
-    "`unknown_char: drop_char` would cut them out of the labels."
-)
-
-
-def case_text(report: PreflightReport) -> str:
-    """Return how many labels lack only the other case in the dictionary, with the first of them."""
+def case_issue(report: PreflightReport) -> Issue:
+    """Return the issue of labels that lack only the other case in the dictionary, with the first of them."""
     count, label = report.other_case
-    return f"{count:,} labels lack only letters that the dictionary has in the other case ({label!r})"
+    return counted_issue("other_case", count, report.total, [("", repr(label))])
 
 
 def _text(report: PreflightReport, sample: UnusableSample) -> str:

@@ -28,8 +28,8 @@ class Data(NamedTuple):
     """Where the samples of ``Train`` or of ``Eval`` are.
 
     Attributes:
-        folder: ``data_dir``.
-        labels: the label file; None: the folder is an LMDB.
+        folder: the folder that ``data_dir`` names.
+        labels: the label file; None if the folder is an LMDB.
     """
 
     folder: Path
@@ -40,9 +40,9 @@ class General(NamedTuple):
     """The lines that a recogniser must still read.
 
     Attributes:
-        judged: those that an evaluation reads.
-        taught: others, which the weights before the training teach; None for none.
-        max_drop: of the accuracy on ``judged``.
+        judged: the lines that an evaluation reads.
+        taught: other lines, which the weights before the training teach; None if there are none.
+        max_drop: how much the accuracy on ``judged`` may fall.
     """
 
     judged: Data
@@ -66,9 +66,9 @@ def config_text(
         train: the samples of ``Train``.
         val: the samples of ``Eval``.
         out: the folder of the config.
-        command: that made it, for the first line.
-        general: what it must still read; None for a training that has nothing to keep.
-        more: samples that only train, in a part of each batch.
+        command: the command that made it, for the first line.
+        general: the lines that must still be read; None for a training that has nothing to keep.
+        more: the samples that only train, in a part of each batch.
     """
     base = plan.base
     rows = [

@@ -66,15 +66,16 @@ _SEEN = {
 
 
 class Facts(NamedTuple):
-    """What the decisions follow from.
+    """Facts about the samples that the decisions follow from.
 
     Attributes:
-        samples: that train.
-        characters: of all labels, with their counts.
-        lengths: 5, 50, 95, 99.5 % and the longest label, characters.
-        frames: the most that a label needs, by its length.
-        ratios: 5, 50, 95 % of width to height of the images; empty if none could be read.
-        order: in which words of right-to-left scripts are stored, see :class:`ppocr_ext.survey.texts.TextReport`.
+        samples: how many samples train.
+        characters: the characters of all labels, with their counts.
+        lengths: what 5, 50, 95, 99.5 and 100 % of the labels have at most, in characters.
+        frames: the most CTC frames that a label needs, by its length.
+        ratios: what 5, 50 and 95 % of the images have at most, width to height; empty if none could be read.
+        order: the order in which words of right-to-left scripts are stored; see
+            :class:`ppocr_ext.survey.texts.TextReport`.
     """
 
     samples: int
@@ -98,12 +99,12 @@ class Plan:
     """What a first run does.
 
     Attributes:
-        base: what the config is laid over.
+        base: the network and the config that this one is laid over.
         decisions: the values that the config gets.
-        dictionary: lines of a new dictionary; None: that of the base.
-        steps: of the whole training.
-        drawn: lines to draw for the training; 0 with weights.
-        repeats: how often the user's lines stand beside them.
+        dictionary: the lines of a new dictionary; None if that of the base is kept.
+        steps: the optimizer steps of the whole training.
+        drawn: how many lines are drawn for the training; 0 if it begins with weights.
+        repeats: how often each line of the user stands beside the drawn ones.
     """
 
     base: Base
@@ -153,11 +154,11 @@ def decide(facts: Facts, base: Base, out: Path, characters: str | None = None, c
     """Return the plan for these samples over a base.
 
     Args:
-        facts: about the samples.
-        base: what the config is laid over.
+        facts: the facts about the samples.
+        base: the network and the config that this one is laid over.
         out: the folder of the config.
-        characters: the only ones to read; None: the base's and those of the labels.
-        can_draw: lines may be drawn to train on.
+        characters: the only characters to read; None for the base's and those of the labels.
+        can_draw: True if lines can be drawn to train on.
 
     Raises:
         DataError: ``characters`` has none of the labels' characters, or a teacher does not know some.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ from tqdm import tqdm
 from ppocr_ext.checkpoint.official_weights import OfficialWeights
 from ppocr_ext.checkpoint.weight_sources import ReleasedSource
 from ppocr_ext.data.label_file import read_label_file
-from ppocr_ext.data.sample_rules import frames_needed
 from ppocr_ext.errors import DataError, MissingPackageError
 from ppocr_ext.evaluation.predictions import Rate
 from ppocr_ext.first_run.bases import (
@@ -30,16 +29,12 @@ from ppocr_ext.first_run.decisions import Facts, Plan, decide
 from ppocr_ext.first_run.split import Split, split_samples
 from ppocr_ext.messages import shortened
 from ppocr_ext.recognition.recognizer import Recognizer
-from ppocr_ext.sources.recognise import recognise, unlabelled
-from ppocr_ext.sources.samples import FIXES, Sample, Source
-from ppocr_ext.survey.findings import Finding, Spread, Tally, spread_of
-from ppocr_ext.survey.images import ImageReader, ImageReport, survey_images
-from ppocr_ext.survey.texts import TextReport, TextSurvey
+from ppocr_ext.sources.recognise import recognise
+from ppocr_ext.sources.samples import Source
+from ppocr_ext.survey.report import READ, DataReport, survey
 from ppocr_ext.synth.lines import LineSource, LineSplit, LineStyle, RandomTexts, find_fonts
 from ppocr_ext.text_direction import VISUAL, turned
 
-KEPT = 40  # the first samples, whose images are read once for all that is shown of them
-_READ = 100  # samples that a released model reads
 DRAWABLE = 1_000  # characters that are drawn; of more, the first
 
 
@@ -48,20 +43,17 @@ class Inspection:
     """What a folder holds, and what follows from it.
 
     Attributes:
-        source: the label files.
+        source: the samples that can be used.
         out: the folder that a first run is written to.
-        seed: of all random choices.
-        general: a label file that the recogniser must still read; None: lines are drawn.
+        seed: the seed of all random choices.
+        general: a label file that the recogniser must still read; None if lines are drawn for that.
         more: a label file that only trains.
-        skipped: entries that give no sample, by reason, and images without a text.
-        texts: about the labels.
-        images: about the images that were looked at.
-        split: the part of each sample.
-        covers: official models with the share of the characters that they know, the best first.
-        reads: what the first of them reads of the samples, if it is a released model on this machine.
-        plan: what the config gets.
-        notes: what a user should know besides that, a sentence each.
-        read: reads the images; those of the first samples stay in memory.
+        found: what the samples are like, and what is doubtful in them.
+        split: which part each sample belongs to.
+        covers: the official models, with the share of the characters that each knows, the best first.
+        reads: how many samples the first of them reads right, if it is a released model on this machine.
+        plan: the decisions for the config.
+        notes: further sentences that a user should read.
     """
 
     source: Source
@@ -69,19 +61,16 @@ class Inspection:
     seed: int
     general: Path | None
     more: Path | None
-    skipped: Sequence[Finding]
-    texts: TextReport
-    images: ImageReport
+    found: DataReport
     split: Split
     covers: Sequence[Cover]
     reads: Rate | None
     plan: Plan
     notes: Sequence[str]
-    read: ImageReader
 
     def lines(self, characters: Iterable[str]) -> LineSource:
         """Return what draws lines of these characters; see :func:`line_source`."""
-        return line_source(characters, self.texts.lengths, self.seed)
+        return line_source(characters, self.found.texts.lengths, self.seed)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain values."""
@@ -90,10 +79,7 @@ class Inspection:
             "format": self.source.format,
             "label_files": list(self.source.files),
             "notes": [*self.source.notes, *self.notes],
-            "samples": self.texts.samples,
-            "skipped": [asdict(each) for each in self.skipped],
-            "texts": asdict(self.texts),
-            "images": {**asdict(self.images), "unusable": sorted(self.images.unusable)},
+            **self.found.to_json(),
             "split": {"by": self.split.by, **self.split.counts()},
             "official_weights": {each.name: round(each.share, 4) for each in self.covers},
             "decisions": [row._asdict() for row in self.plan.decisions],
@@ -106,7 +92,7 @@ def inspect_data(data: str | Path, out: str | Path = "my", **options: Any) -> In
     Args:
         data: the folder; nothing outside it is read.
         out: the folder that a first run would be written to.
-        options: of :func:`recognise` and of :func:`inspect_source`.
+        options: the options of :func:`recognise` and of :func:`inspect_source`.
 
     Raises:
         PPOCRExtError: the folder has no labelled images, several readings of it are possible, or too few samples.
@@ -135,15 +121,15 @@ def inspect_source(
     Args:
         source: the label files.
         out: the folder that a first run would be written to.
-        base: official weights, a run or a checkpoint to begin with.
-        distill: teacher and student in its place.
+        base: the official weights, the run or the checkpoint to begin with.
+        distill: a teacher and a student, in place of a base.
         general: a label file that the recogniser must still read.
         more: a label file that trains besides, and judges nothing.
         characters: the only characters to read.
-        redo_split: do not take the split of the data.
-        test: take a part for a test too.
-        seed: of all random choices.
-        trust_model: run a teacher that is an inference model which we do not know.
+        redo_split: True splits the samples anew, also if the data are split.
+        test: True also takes a part for a test.
+        seed: the seed of all random choices.
+        trust_model: True runs a teacher that is an inference model which we do not know.
 
     Raises:
         PPOCRExtError: there are too few samples, or what the user chose cannot be used.
@@ -157,11 +143,8 @@ def inspect_source(
                 "--characters: no label has only these. Fix: name the characters that the labels have.",
                 code="no_characters",
             )
-    texts, lengths, frames, skipped = _look_at_labels(source)
-    read = _reader(source, texts.samples)
-    images = survey_images(source.samples(), texts.samples, read, seed=seed)
-    if images.unusable:  # before the split and the plan, which count samples
-        source = source.without("broken_image", lambda sample: sample.image in images.unusable)
+    found = survey(source, seed)
+    source, texts, images = found.source, found.texts, found.images
     split = split_samples(source.samples(), seed, redo=redo_split, test=test, copies=images.copies)
     wanted = Counter(texts.characters)
     if general is not None:
@@ -175,14 +158,11 @@ def inspect_source(
     except DataError as error:
         notes.append(f"No lines can be drawn to train on: {error}")
     ratios = images.ratios if images.usable else ()
-    facts = Facts(split.counts()["train"], wanted, lengths, frames, ratios, texts.order)
+    facts = Facts(split.counts()["train"], wanted, found.lengths, found.frames, ratios, texts.order)
     plan = decide(facts, network, out, characters, can_draw=not notes)
     notes += _split_notes(source, split, plan)
-    skipped += tuple(_unlabelled(source))
-    reads = _rate_of(covers[0].source, source, texts, read) if covers else None
-    return Inspection(
-        source, out, seed, general, more, skipped, texts, images, split, covers, reads, plan, notes, read
-    )
+    reads = _rate_of(covers[0].source, found) if covers else None
+    return Inspection(source, out, seed, general, more, found, split, covers, reads, plan, notes)
 
 
 def _named_base(
@@ -203,13 +183,6 @@ def _best_base(covers: Sequence[Cover], out: Path) -> Base:
     return open_base(here.name, out) if here and isinstance(here.source, OfficialWeights) else small_base()
 
 
-def _reader(source: Source, total: int) -> ImageReader:
-    """Return what reads the images, and keeps those of the first samples and of some that are taken evenly."""
-    every = math.ceil(total / _READ)
-    kept = [each for at, each in enumerate(source.samples()) if at < KEPT or at % every == 0]
-    return ImageReader(source.root, kept)
-
-
 def _split_notes(source: Source, split: Split, plan: Plan) -> Iterator[str]:
     """Yield what the split does to copies, and how much of val can be read at most."""
     if split.apart:
@@ -226,9 +199,7 @@ def _split_notes(source: Source, split: Split, plan: Plan) -> Iterator[str]:
     )
 
 
-def _rate_of(
-    released: OfficialWeights | ReleasedSource, source: Source, found: TextReport, read: ImageReader
-) -> Rate | None:
+def _rate_of(released: OfficialWeights | ReleasedSource, found: DataReport) -> Rate | None:
     """Return what a released model reads of some samples, evenly taken; None for other or unknown models."""
     if not isinstance(released, ReleasedSource) or not released.model.is_known:
         return None
@@ -236,10 +207,10 @@ def _rate_of(
         recognizer = Recognizer(released.model)
     except MissingPackageError:  # of the library that runs it, which a training does not need
         return None
-    chosen = islice(source.samples(), 0, None, math.ceil(found.samples / _READ))
-    pairs = [(each.text, image) for each in chosen if isinstance(image := read(each), bytes)]
+    chosen = islice(found.source.samples(), 0, None, math.ceil(found.texts.samples / READ))
+    pairs = [(each.text, image) for each in chosen if isinstance(image := found.read(each), bytes)]
     texts = recognizer.read(tqdm([image for _, image in pairs], released.value, disable=None, leave=False))
-    as_read = turned if found.order == VISUAL else str
+    as_read = turned if found.texts.order == VISUAL else str
     right = sum(
         as_read(label).replace(" ", "") == each.text.replace(" ", "")
         for (label, _), each in zip(pairs, texts, strict=True)
@@ -247,55 +218,13 @@ def _rate_of(
     return Rate(right, len(pairs))
 
 
-def _look_at_labels(
-    source: Source,
-) -> tuple[TextReport, Spread, Counter[int], tuple[Finding, ...]]:
-    """Return what labels are like, ``lengths`` and ``frames`` of :class:`Facts`, and entries that give no sample."""
-    survey = TextSurvey()
-    skips = Tally()
-    frames: Counter[int] = Counter()
-    for entry in tqdm(source.read(), "labels", unit=" samples", disable=None, leave=False):
-        if isinstance(entry, Sample):
-            survey.add(entry)
-            size = len(entry.text)
-            frames[size] = max(frames[size], frames_needed(entry.text))
-        else:
-            skips.add(entry.reason, entry.place, entry.detail)
-    texts = survey.report()
-    notes = ("illegible", "unknown_char")
-    skipped = skips.findings(
-        (
-            (reason, "note" if reason in notes else "warning", f"texts are skipped: {reason}", FIXES[reason])
-            for reason, _ in skips.counts.most_common()
-        ),
-        texts.samples + skips.counts.total(),
-    )
-    return texts, spread_of(survey.lengths.elements(), 5, 50, 95, 99.5, 100), frames, skipped
-
-
-def _unlabelled(source: Source) -> Iterator[Finding]:
-    """Yield the images without a text, if there are any."""
-    count, names = unlabelled(source)
-    if count:
-        total = len(source.images)
-        yield Finding(
-            "unlabelled",
-            "note",
-            count,
-            count / total,
-            tuple((name, "") for name in names),
-            f"images without a text: {count:,} of {total:,}",
-            "Label them, or leave them out.",
-        )
-
-
 def line_source(characters: Iterable[str], lengths: Sequence[float], seed: int) -> LineSource:
     """Return what draws lines of random characters in the installed fonts; characters that no font has are left out.
 
     Args:
-        characters: single ones; of many, the first are drawn.
-        lengths: 5, 50, 95 % of the characters of a label.
-        seed: of the lines.
+        characters: single characters; if there are many, the first are drawn.
+        lengths: what 5, 50 and 95 % of the labels have at most, in characters.
+        seed: the seed of the lines.
 
     Raises:
         DataError: no font is installed, or none has any of these characters.

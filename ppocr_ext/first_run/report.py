@@ -17,7 +17,6 @@ from ppocr_ext.messages import command_line, shortened
 from ppocr_ext.report.page_template import duration, esc, page, percent, plain, scrolled, table
 from ppocr_ext.report.run_page import sample_cards
 from ppocr_ext.sources.samples import SPLITS, Source
-from ppocr_ext.survey.findings import Finding
 
 if TYPE_CHECKING:  # it imports Paddle
     from ppocr_ext.first_run.trial import Trial
@@ -36,7 +35,7 @@ def source_lines(source: Source) -> Iterator[str]:
 
 def finding_lines(inspection: Inspection) -> Iterator[str]:
     """Yield what labels and images are like, and what is doubtful in them."""
-    texts, images = inspection.texts, inspection.images
+    texts, images = inspection.found.texts, inspection.found.images
     low, middle, high = texts.lengths
     yield f"samples: {texts.samples:,} usable"
     yield (
@@ -57,20 +56,11 @@ def finding_lines(inspection: Inspection) -> Iterator[str]:
     if once := sum(count == 1 for count in texts.characters.values()):
         first = ", ".join(f"{each} ({place})" for each, _, place in texts.rarest[: min(once, _SHOWN)])
         yield f"note: {once:,} characters occur only once: {first}. Fix: add samples, or correct the labels."
-    yield from map(_finding, (*inspection.skipped, *texts.findings, *images.findings))
+    yield from (f"{issue.level}: {issue.text}" for issue in inspection.found.issues)
 
 
 def _range(values: Sequence[float]) -> str:
     return f"{values[0]:.3g} to {values[2]:.3g}"
-
-
-def _finding(finding: Finding) -> str:
-    examples = [
-        # the details of skipped texts are in quotes already
-        f"{place}: {text}" if text.startswith(("'", '"')) else f"{place}: '{text}'" if text else place
-        for place, text in finding.examples[:_SHOWN]
-    ]
-    return f"{finding.level}: {finding.message} ({', '.join(examples)}). Fix: {finding.fix}"
 
 
 def decision_lines(inspection: Inspection) -> Iterator[str]:
@@ -159,7 +149,7 @@ def next_commands(inspection: Inspection, files: Files) -> list[str]:
 
 def page_text(inspection: Inspection, files: Files, trial: Trial) -> str:
     """Return the HTML page; labels and names are escaped."""
-    texts = inspection.texts
+    texts = inspection.found.texts
     figures = {
         "usable samples": plain(texts.samples),
         "characters": plain(len(texts.characters)),

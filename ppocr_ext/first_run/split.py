@@ -42,9 +42,9 @@ class Split:
 
     Attributes:
         codes: int8 [samples]: the index in ``SPLITS``.
-        by: what samples were split by: ``"your split"``, ``"page"``, ``"name"``, ``"folder"`` or ``"image"``.
-        lacking: characters that val has and train lacks.
-        apart: copies in another part than their original, since they would join whole pages or classes.
+        by: what keeps samples in one part: ``"your split"``, ``"page"``, ``"name"``, ``"folder"`` or ``"image"``.
+        lacking: the characters that val has and train lacks.
+        apart: how many copies are in another part than their original, since they would join whole pages or classes.
     """
 
     codes: np.ndarray
@@ -68,11 +68,11 @@ def split_samples(
     """Return the part of each sample; the same for the same samples and seed. A sample takes 21 bytes.
 
     Args:
-        samples: all of them, in their order.
-        seed: of the random choice of groups.
-        redo: do not take the split of the user's data; its test part stays unless ``test`` takes one.
-        test: also take a part for a test, as large as that for evaluation.
-        copies: image -> an earlier image that is the same, in their order; what both belong to stays in one part.
+        samples: all samples, in their order.
+        seed: the seed of the random choice of groups.
+        redo: True splits anew, also if the data are split; their test part stays unless ``test`` takes one.
+        test: True also takes a part for a test, as large as that for evaluation.
+        copies: by image, an earlier image that is the same, in their order; what both belong to stays in one part.
 
     Raises:
         DataError: there are too few samples.

@@ -59,7 +59,7 @@ class Trial:
     """What was measured with a config.
 
     Attributes:
-        look: a PNG of images as the network sees them.
+        look: a PNG that shows images as the network sees them.
         numbers: what was measured: ``seconds`` of an epoch on one core (processor time), or on the GPU; without
             training, ``accuracy`` of the weights on ``samples`` of val, of which ``unknown`` have characters that they
             do not know, the accuracy ``own_size`` with images in the size that they were trained with, if that differs,
@@ -79,8 +79,8 @@ def try_config(inspection: Inspection, files: Files, seconds: float | None, host
 
     Args:
         inspection: what was decided.
-        files: those of the config.
-        seconds: of an epoch; None: the weights are not on this machine.
+        files: the files that were written.
+        seconds: the seconds of an epoch; None if the weights are not on this machine.
         host: a PaddleOCR checkout; None searches for one.
 
     Raises:
@@ -160,7 +160,7 @@ def _write_some(inspection: Inspection, folder: Path) -> Config:
 def _usable(inspection: Inspection) -> Iterator[tuple[str, bytes]]:
     """Yield the text and the encoded image of each sample whose image can be read."""
     for sample in inspection.source.samples():
-        content = inspection.read(sample)
+        content = inspection.found.read(sample)
         if isinstance(content, bytes):
             yield sample.text, content
 
@@ -222,10 +222,10 @@ class StepCosts:
     """What training steps cost, their data aside, as a line through two measured steps of few samples.
 
     Attributes:
-        times: seconds of a step of each number of ``_STEPPED`` samples.
-        peaks: the most memory after each of them, bytes.
-        sizes: samples of the batches of a training, of ``Train.mix`` too, in samples of the measured size.
-        batches: of an epoch.
+        times: the seconds of a step with each number of samples in ``_STEPPED``.
+        peaks: the most memory after each of these steps, in bytes.
+        sizes: how large the batches of a training are, with those of ``Train.mix``, in samples of the measured size.
+        batches: the batches of an epoch.
     """
 
     times: Sequence[float]
@@ -258,10 +258,10 @@ def costs_of_steps(config: Config, batches: int, host: str | None = None, others
     On a CPU, seconds are processor time, so other programs hardly change them; on a GPU they are those of a clock.
 
     Args:
-        config: as loaded.
-        batches: of an epoch.
+        config: the config as it was loaded.
+        batches: the batches of an epoch.
         host: a PaddleOCR checkout; None searches for one.
-        others: share of each batch that other lines get.
+        others: the share of each batch that other lines get.
 
     Raises:
         PPOCRExtError: the config cannot be trained.

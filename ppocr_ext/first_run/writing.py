@@ -44,10 +44,10 @@ class Files:
     Attributes:
         train: the samples that train.
         val: the samples that evaluate.
-        general: those that the recogniser must still read, if there are any.
-        counts: lines of each list.
-        left_out: samples that are in no list, by reason.
-        notes: what a user should know, a sentence each.
+        general: the samples that the recogniser must still read; None if there are none.
+        counts: how many lines each list has.
+        left_out: how many samples are in no list, by reason.
+        notes: sentences that a user should read.
     """
 
     train: Data
@@ -76,7 +76,7 @@ def write_first_run(inspection: Inspection, command: str) -> Files:
 
     Args:
         inspection: what was decided.
-        command: that asked for it, for the first line of the config.
+        command: the command that the user gave, for the first line of the config.
 
     Raises:
         DataError: nothing is left to train on.
@@ -86,7 +86,7 @@ def write_first_run(inspection: Inspection, command: str) -> Files:
     plan = inspection.plan
     write_text(out / RECORD, "{}\n")  # first: what an interrupted command leaves is no data
     if plan.drawn:
-        characters = sorted(plan.characters().intersection(inspection.texts.characters))
+        characters = sorted(plan.characters().intersection(inspection.found.texts.characters))
         _draw(inspection.lines(characters), out / _DRAWN, plan.drawn)
     left_out: Counter[str] = Counter()
     notes: list[str] = []
@@ -158,7 +158,7 @@ def _own_lmdbs(inspection: Inspection) -> tuple[Path, Path] | None:
     """
     plan = inspection.plan
     source = inspection.source
-    has_all = "unknown_char" not in {each.code for each in inspection.skipped}
+    has_all = "unknown_char" not in {each.code for each in inspection.found.skipped}
     own = source.format == "lmdb" and inspection.split.by == OWN_SPLIT
     if not own or not has_all or plan.drawn or sampler_scales(plan.base.config, "Train"):
         return None
@@ -188,7 +188,7 @@ def _write_lists(
 
     Args:
         inspection: what was decided.
-        read: reads the images of the samples, which are written as files; None: they are files.
+        read: reads the images of the samples, to write them as files; None if they are files already.
         root: the folder that paths start from.
         left_out: counts the samples that are in no list, by reason.
     """
@@ -272,7 +272,7 @@ def _write_general(inspection: Inspection, counts: Counter[str]) -> General | No
         known &= set(plan.base.charset.characters)
     drawn = set(known)
     if len(drawn) > DRAWABLE:  # no network reads random texts of thousands of rare characters
-        drawn = {each for each in drawn if each.isascii() or each in inspection.texts.characters}
+        drawn = {each for each in drawn if each.isascii() or each in inspection.found.texts.characters}
     own = inspection.general
     file = own or inspection.out / "general" / "train_list.txt"
     if own is None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -26,18 +25,18 @@ from ppocr_ext.config import Config
 from ppocr_ext.config.derive import model_paths
 from ppocr_ext.data.batches import samples_per_step
 from ppocr_ext.data.equal_images import compare_images
+from ppocr_ext.data.issue_rules import RULES, counted_issue
 from ppocr_ext.data.preflight import (
     OTHER_SIZE,
-    UNSEEN_FIXES,
     check_label_files,
     check_lmdbs,
 )
-from ppocr_ext.data.preflight_report import EXAMPLES, FileReport, PreflightReport
+from ppocr_ext.data.preflight_report import EXAMPLES, PreflightReport
 from ppocr_ext.data.sample_rules import FRAMES_A_CHARACTER, FrameLimit, Gtc, SampleRules
-from ppocr_ext.data.unusable_limit import CASE_FIX, UnusableLimit, case_text, limit_errors
+from ppocr_ext.data.unusable_limit import UnusableLimit, case_issue, limit_errors
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import write_text
-from ppocr_ext.issues import Issue, report_issues
+from ppocr_ext.issues import Issue, Level, report_issues
 from ppocr_ext.messages import LOG, printable, shortened
 from ppocr_ext.run.frame_counts import FrameCounts
 from ppocr_ext.text_direction import (
@@ -248,31 +247,14 @@ def _check_section(
 
 
 _SHOWN = 40  # characters of a label in a message
-_Doubt = tuple[str, str, str, bool]  # code, key in the section, message, whether it is an error
 _WARM_UP = "Optimizer.lr.warmup_steps"
 _DEFAULT_STEPS = 5000  # default of warmup_steps in LinearWarmupCosine
 _MANY = 10  # samples of one text that may be a first try
 _NAMED = 10  # characters that no label has
-_TAB = 'a tab between image and label, and `delimiter: "\\t"`'
-_CSV_FIX = f"write no quotes, but {_TAB}"
-_CUT_FIXES = {  # whether the delimiter is common in texts -> key to change, and what to do
-    False: ("dataset.label_file_list", "write labels without it, and no columns after them"),
-    True: ("dataset.delimiter", f"write {_TAB}"),
-}
 _FILTERING = ("RecMetric", "DistillationMetric")  # metrics that have `is_filter`
-_SHARED = {  # code -> config path, and what is wrong
-    "trained_samples": (
-        "Eval.dataset",
-        "have an image of Train: the accuracy says nothing about new images. Fix: evaluate on other samples.",
-    ),
-    "conflicting_labels": (
-        "",
-        "have the image of an earlier sample, but another label. Fix: correct the labels.",
-    ),
-    "repeated_samples": (
-        "",
-        "have image and label of a sample in another file: they count twice. Fix: name a label file once.",
-    ),
+_OF_CUT: dict[bool, tuple[str, Level]] = {  # whether the delimiter is common in texts -> key to change, level
+    False: ("dataset.label_file_list", "warning"),
+    True: ("dataset.delimiter", "error"),
 }
 MOST_READ = 20_000  # samples whose images a run compares by content
 _FEW = 0.02  # share of odd images without a warning, since most data have some
@@ -287,85 +269,80 @@ def data_warnings(config: Config, mode: str, report: PreflightReport, section: s
         report: the report of preflight.
         section: name of the data of ``mode`` in messages.
     """
-    doubts = chain(_unseen(config, report), _label_order(report), _cut_labels(report))
-    for code, key, message, is_error in doubts:
-        issue = data_warning(config, code, f"{mode}.{key}", message, f"{section}.{key}")
-        yield replace(issue, level="error") if is_error else issue
-    if (
-        report.mapped and 2 * report.other_case[0] >= report.mapped
-    ):  # else they are unusable, and the limit decides
-        message = f"{section}: {case_text(report)}. Fix: {CASE_FIX}"
-        yield data_warning(config, "other_case", "Global.character_dict_path", message)
+    for key, issue in chain(_unseen(config, report), _label_order(report), _cut_labels(report)):
+        yield _placed(config, issue, f"{mode}.{key}", f"{section}.{key}")
+    # else they are unusable, and the limit decides
+    if report.mapped and 2 * report.other_case[0] >= report.mapped:
+        yield _placed(config, case_issue(report), "Global.character_dict_path")
     if mode == "Train" != section:  # a list beside it
         return
     if mode == "Train":
         if len(report.texts) == 1 < _MANY < report.usable:
-            message = (
-                f"all {report.usable:,} samples have the label {min(report.texts)[:_SHOWN]!r}: nothing can be learned. "
-                "Fix: write the text of each image in the column after its path."
-            )
-            yield replace(data_warning(config, "one_text", f"Train.{report.key}", message), level="error")
+            fix = RULES["one_text"].fix_in("run")
+            example = ("", repr(min(report.texts)[:_SHOWN]))
+            count = report.usable
+            issue = counted_issue("one_text", count, count, [example], fix=fix, level="error")
+            yield _placed(config, issue, f"Train.{report.key}")
         yield from _few_frames(config, report)
         yield from _long_warm_up(config, report)
     elif config.at("Metric.is_filter", None) and config.at("Metric.name", None) in _FILTERING:
         yield from _filtered_labels(config, report, section)
 
 
-def _unseen(config: Config, report: PreflightReport) -> Iterator[_Doubt]:
-    """Yield a doubt for each reason why images show no text; an error if most are of another shape."""
-    for reason, count in Counter(sample.reason for sample in report.unseen).most_common():
-        if reason == "tall_image" and config.settings.turn_tall_images or count < _FEW * report.looked_at:
+def _unseen(config: Config, report: PreflightReport) -> Iterator[tuple[str, Issue]]:
+    """Yield an issue for each reason why images show no text, and its key; an error if most are of another shape."""
+    for code in RULES:
+        samples = [sample for sample in report.unseen if sample.reason == code]
+        may_be_tall = code == "tall_image" and config.settings.turn_tall_images
+        if not samples or may_be_tall or len(samples) < _FEW * report.looked_at:
             continue
-        first = next(sample for sample in report.unseen if sample.reason == reason)
-        what = "have another shape than their lines say" if reason == OTHER_SIZE else "cannot be read"
-        message = (
-            f"{count:,} of {report.looked_at:,} images that were looked at {what} "
-            f"({report.place(first.file, first.line)}: {first.detail}). Fix: {UNSEEN_FIXES[reason]}"
-        )
-        yield reason, report.key, message, reason == OTHER_SIZE and 2 * count > report.looked_at
+        examples = [(report.place(each.file, each.line), each.detail) for each in samples[:EXAMPLES]]
+        level: Level | None = "error" if code == OTHER_SIZE and 2 * len(samples) > report.looked_at else None
+        of = "that were looked at"
+        yield report.key, counted_issue(code, len(samples), report.looked_at, examples, of=of, level=level)
 
 
-def _cut_labels(report: PreflightReport) -> Iterator[_Doubt]:
-    """Yield a doubt if labels are quoted or cut at a delimiter; an error if the delimiter is common in texts."""
+def _cut_labels(report: PreflightReport) -> Iterator[tuple[str, Issue]]:
+    """Yield an issue if labels are quoted or cut at a delimiter; an error if the delimiter is common in texts."""
     is_text = report.delimiter.strip(" ") in ("", ",")
-    key, fix = _CUT_FIXES[is_text]
     # Files with equal columns of numbers on each line, such as scores or widths, are fine.
     mixed = [file for file in report.files if len(file.further.kinds) > 1 or -1 in file.further.kinds]
-    for code, files, text in (
-        ("quoted_label", report.files, f"begin with a quotation mark, as in CSV. Fix: {_CSV_FIX}"),
-        ("cut_label", mixed, f"are cut at another delimiter {report.delimiter!r}. Fix: {fix}"),
-    ):
+    fix = "" if is_text else "Write labels without it, and no columns after them."
+    for code, files, own_fix in (("quoted_label", report.files, ""), ("cut_label", mixed, fix)):
         if count := sum(file.further.counts[code] for file in files):
-            message = f"{count:,} of {report.usable:,} labels {text}.{_examples(report, files, code)}"
-            yield code, key, message, is_text
+            examples = [
+                (
+                    report.place(file.path, number),
+                    f"{label[:_SHOWN]!r}"
+                    + (f" without {f'{report.delimiter}{rest}'[:_SHOWN]!r}" if rest else ""),
+                )
+                for file in files
+                for number, label, rest in file.further.of(code)
+            ]
+            key, level = _OF_CUT[is_text]
+            yield (
+                key,
+                counted_issue(code, count, report.usable, examples[:EXAMPLES], fix=own_fix, level=level),
+            )
 
 
-def _label_order(report: PreflightReport) -> Iterator[_Doubt]:
-    """Yield a doubt if words are stored in another order than ``Global.text_direction`` says."""
+def _label_order(report: PreflightReport) -> Iterator[tuple[str, Issue]]:
+    """Yield an issue if words are stored in another order than ``Global.text_direction`` says."""
     order = order_of(report.orders)
     direction = report.rules.charset.direction if report.rules.charset else LEFT_TO_RIGHT
     if order in ("", LOGICAL if direction == RIGHT_TO_LEFT else VISUAL):
         return
-    fix = RIGHT_TO_LEFT if order == LOGICAL else RIGHT_TO_LEFT_VISUAL
+    right = RIGHT_TO_LEFT if order == LOGICAL else RIGHT_TO_LEFT_VISUAL
     stored = {LOGICAL: "as they are read", VISUAL: "from the left of the image to its right"}[order]
-    message = (
-        f"{report.orders[order]:,} of {report.orders.total():,} words that show it are stored {stored}, but "
-        f"Global.text_direction is {direction}: a network does not learn them. Fix: -o Global.text_direction={fix}"
+    what = (
+        f"words that show it are stored {stored}, but Global.text_direction is {direction}: a network does not learn "
+        "them"
     )
-    yield "label_order", report.key, message, False
-
-
-def _examples(report: PreflightReport, files: Sequence[FileReport], code: str) -> str:
-    """Return examples of lines with the issue ``code``: the label, and the text that is cut off."""
-    left_out = " without {!r}; the whole rest of the line is {!r}".format
-    shown = [
-        f"\n  {report.place(file.path, number)}: the label is {label[:_SHOWN]!r}"
-        + (left_out(rest[:_SHOWN], f"{label}{report.delimiter}{rest}"[:_SHOWN]) if rest else "")
-        for file in files
-        for kind, number, label, rest in file.further.examples
-        if kind == code
-    ]
-    return "".join(shown[:EXAMPLES])
+    fix = f"-o Global.text_direction={right}"
+    yield (
+        report.key,
+        counted_issue("label_order", report.orders[order], report.orders.total(), what=what, fix=fix),
+    )
 
 
 def _few_frames(config: Config, report: PreflightReport) -> Iterator[Issue]:
@@ -376,13 +353,12 @@ def _few_frames(config: Config, report: PreflightReport) -> Iterator[Issue]:
         fix = " or ".join(f"`{key}: width` and wider images" for key in limit.fixed_by)
     else:
         fix = f"images {math.ceil(10 * FRAMES_A_CHARACTER * report.longest_usable / limit.frames) / 10:g} times as wide"
-    yield data_warning(
-        config,
-        "few_frames",
-        limit.key,
+    message = (
         f"CTC has {limit.frames} frames for labels of up to {report.longest_usable} characters, fewer than twice as "
-        f"many: it may learn slowly, or only blanks. Fix: {fix}, or shorter labels.",
+        "many: it may learn slowly, or only blanks"
     )
+    issue = Issue("few_frames", "warning", "", "", message, f"{fix}, or shorter labels.")
+    yield _placed(config, issue, limit.key)
 
 
 def _filtered_labels(config: Config, report: PreflightReport, section: str) -> Iterator[Issue]:
@@ -390,12 +366,9 @@ def _filtered_labels(config: Config, report: PreflightReport, section: str) -> I
     gone = report.usable - report.plain
     if not gone:
         return
-    message = (
-        f"{gone:,} of {report.usable:,} labels of {section} have no digit or ASCII letter, and it compares nothing "
-        f"else. Fix: `is_filter: false`."
-    )
-    issue = data_warning(config, "filtered_labels", "Metric.is_filter", message)
-    yield issue if report.plain or report.stopped else replace(issue, level="error")
+    level: Level = "warning" if report.plain or report.stopped else "error"
+    issue = counted_issue("filtered_labels", gone, report.usable, of=f"of {section}", level=level)
+    yield _placed(config, issue, "Metric.is_filter")
 
 
 def _long_warm_up(config: Config, report: PreflightReport) -> Iterator[Issue]:
@@ -406,13 +379,14 @@ def _long_warm_up(config: Config, report: PreflightReport) -> Iterator[Issue]:
     warm_up = config.at(_WARM_UP, None)
     warm_up = _DEFAULT_STEPS if warm_up is None else warm_up
     if isinstance(warm_up, int) and warm_up >= LONG_WARM_UP * steps:
-        yield data_warning(config, "long_warm_up", _WARM_UP, long_warm_up(f"{warm_up:,} steps", f"{steps:,}"))
+        message = long_warm_up(f"{warm_up:,} steps", f"{steps:,}")
+        yield _placed(config, Issue("long_warm_up", "warning", "", "", message), _WARM_UP)
 
 
-def data_warning(config: Config, code: str, path: str, message: str, shown: str = "") -> Issue:
-    """Return a warning about the value at ``path``, under the name ``shown`` if that is given."""
+def _placed(config: Config, issue: Issue, path: str, shown: str = "") -> Issue:
+    """Return an issue with the place of the value at ``path``, under the name ``shown`` if that is given."""
     where = config.where(path) if path and config.node(path) is not None else ""
-    return Issue(code, "warning", shown or path, where, message)
+    return replace(issue, path=shown or path, where=where)
 
 
 def shared_image_warnings(config: Config, found: Reports, report: Callable[[str], None]) -> Iterator[Issue]:
@@ -431,9 +405,10 @@ def shared_image_warnings(config: Config, found: Reports, report: Callable[[str]
             f"images are compared by path; by content only if all of at most {MOST_READ:,} samples are checked"
         )
     for code, (count, examples) in compare_images(reports, by_content).items():
-        path, text = _SHARED[code]
-        usable = found["Eval"].usable if path else total
-        message = f"{count:,} of {usable:,} samples ({100 * count / usable:.3g} %) {text}"
-        for (first, image, label), (place, own, other) in examples:
-            message += f"\n  {place}: {own} {other[:_SHOWN]!r}; {first}: {image} {label[:_SHOWN]!r}"
-        yield data_warning(config, code, path, message)
+        path = "Eval.dataset" if code == "trained_samples" else ""
+        pairs = [
+            (place, f"{other[:_SHOWN]!r} of {own} and {label[:_SHOWN]!r} of {image} ({first})")
+            for (first, image, label), (place, own, other) in examples
+        ]
+        issue = counted_issue(code, count, found["Eval"].usable if path else total, pairs)
+        yield _placed(config, issue, path)

@@ -54,10 +54,10 @@ class Format:
     """A format of label files.
 
     Attributes:
-        description: what its files look like, for messages.
-        find: returns the label files in this format: a tuple for each that can be read alone, or one of all files if
-            each image has its own.
-        read: yields what one label file says.
+        description: what files in this format look like, for messages.
+        find: a function that returns the label files in this format: a tuple for each that can be read
+            alone, or one of all files if each image has its own.
+        read: a function that yields the rows of one label file.
     """
 
     description: str
@@ -99,9 +99,9 @@ def row(record: Fields, place: str, image: object = None) -> Row | Skipped:
     """Return what an object or a row of a table says about an image or, with a box, about a part of a page.
 
     Args:
-        record: its values.
-        place: where it stands.
-        image: the path of the image; None: it is a value.
+        record: the values of the object or of the row, by name.
+        place: the file and line where it stands.
+        image: the path of the image; None if it is one of the values.
     """
     attributes = record.get("attributes")
     record = {**attributes, **record} if isinstance(attributes, dict) else record

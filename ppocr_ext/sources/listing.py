@@ -58,19 +58,19 @@ class Listing:
     Args:
         root: the data folder.
         labels: the only files that may be label files, relative to the current folder or to ``root``.
-        ask_for_split: :meth:`split_of` raises an error for a name that is in doubt.
+        ask_for_split: True if :meth:`split_of` raises an error for a name that is in doubt.
 
     Attributes:
-        root: its real path.
-        starts: what an absolute path of a file in it may begin with.
-        images: the paths of its images, relative to ``root``, sorted.
-        files: all other files.
-        labels: those that may be label files.
-        by_user: the user has named the label files.
-        guesses: label file → an image of a line that was taken, although there is a larger one of the same name.
-        encodings: of the text files that have been read.
-        most: label files of a kind that are looked at.
-        choices: format → what it has decided for the whole folder, and what it has read for that.
+        root: the real path of the folder.
+        starts: the strings that an absolute path of a file in the folder may begin with.
+        images: the paths of the images, relative to ``root``, sorted.
+        files: the paths of all other files.
+        labels: those of the other files that may be label files.
+        by_user: True if the user has named the label files.
+        guesses: by label file, the image of a line that was chosen, although there is a larger one of the same name.
+        encodings: the encoding of each text file that has been read.
+        most: how many label files of a kind are looked at, at most.
+        choices: by format, what it has decided for the whole folder, and what it has read for that.
 
     Raises:
         DataError: ``root`` is not a folder, or one of ``labels`` is not in it.
@@ -213,8 +213,8 @@ class Listing:
         """Return the one of several images of the same name that a label file means; None if that is not clear.
 
         Args:
-            options: paths of the images.
-            path: the path in the label file.
+            options: the paths of these images.
+            path: the path as it stands in the label file.
             file: the label file.
         """
         folder = file.rpartition("/")[0]
@@ -333,8 +333,8 @@ def finder(
 
     Args:
         listing: the data folder.
-        file: the label file, relative to it.
-        doubts: counts, by the sentence that says it, the images that may be wrong.
+        file: the label file, relative to the data folder.
+        doubts: counts the images that may be wrong, by the sentence that tells the user.
         first: the first paths in the label file.
     """
     folder = file.rpartition("/")[0]

@@ -11,6 +11,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
+from ppocr_ext.data.issue_rules import RULES
 from ppocr_ext.errors import DataError
 from ppocr_ext.limits import MAX_LABEL_LINE_BYTES
 from ppocr_ext.messages import shortened
@@ -18,7 +19,7 @@ from ppocr_ext.sources.line_formats import LINE_FORMATS, Format, lack
 from ppocr_ext.sources.listing import Listing, finder
 from ppocr_ext.sources.names import LIST_ENDINGS, ending, page_of_crop, stem
 from ppocr_ext.sources.page_formats import PAGE_FORMATS, corners
-from ppocr_ext.sources.samples import BLOCK, FIXES, Entries, Records, Row, Rows, Sample, Skipped, Source
+from ppocr_ext.sources.samples import BLOCK, Entries, Records, Row, Rows, Sample, Skipped, Source
 
 FORMATS: dict[str, Format] = {**LINE_FORMATS, **PAGE_FORMATS}
 _STREAMS = 100  # label files that stay open until it is known whether they are read
@@ -64,11 +65,11 @@ class _Reading(NamedTuple):
     """Label files that can be read alone.
 
     Attributes:
-        format: its name.
-        files: their paths.
-        records: all that they say.
-        samples: the first samples among these.
-        doubts: how many images may be wrong so far, by the sentence that says it.
+        format: the name of their format.
+        files: the paths of the label files.
+        records: the samples and the skipped texts of these files.
+        samples: the first samples of ``records``.
+        doubts: how many images may be wrong so far, by the sentence that tells the user.
     """
 
     format: str
@@ -155,7 +156,7 @@ def _remarks(listing: Listing, files: Sequence[str], doubts: Mapping[str, int]) 
 
 
 def _readings(listing: Listing, formats: Mapping[str, Format]) -> Iterator[_Reading]:
-    """Yield what label files say at their beginning, and their first sample."""
+    """Yield each group of label files in a known format, read up to its first sample."""
     found = ((name, files) for name, row in formats.items() for files in row.find(listing))
     for number, (name, files) in enumerate(found):
         doubts: Counter[str] = Counter()
@@ -201,13 +202,13 @@ def _file_names(pattern: str) -> Format:
 
 
 def _entries(listing: Listing, format: Format, files: Sequence[str], doubts: Counter[str]) -> Entries:
-    """Yield what label files say.
+    """Yield a sample, or why there is none, for each text of label files.
 
     Args:
         listing: the data folder.
         format: the format of the files.
-        files: the label files; of several, each belongs to one image.
-        doubts: as of :func:`finder`.
+        files: the label files; if there are several, each belongs to one image.
+        doubts: counts the images that may be wrong; see :func:`finder`.
     """
     for file in files:
         split = listing.split_of(file if len(files) == 1 else file.rpartition("/")[0])
@@ -219,7 +220,7 @@ def _entries(listing: Listing, format: Format, files: Sequence[str], doubts: Cou
 
 
 def _distinct(readings: Sequence[_Reading]) -> Entries:
-    """Yield what label files say, an image with its text only once in each split."""
+    """Yield the entries of label files, an image with its text only once in each split."""
     seen: set[int] = set()
     for entry in chain.from_iterable(reading.records for reading in readings):
         if isinstance(entry, Sample):
@@ -266,8 +267,8 @@ def _select(listing: Listing, usable: list[_Reading], notes: list[str]) -> list[
 
     Args:
         listing: the data folder.
-        usable: label files with samples.
-        notes: as of a :class:`Source`.
+        usable: the label files that have samples.
+        notes: the sentences for the user; see :class:`Source`.
 
     Raises:
         DataError: label files contradict each other, or several formats are left.
@@ -347,7 +348,7 @@ def _why_unread(reading: _Reading) -> str:
     return (
         f"{reading} is not read: its first texts give no sample: "
         f"{', '.join([*counts, *(each.detail for each in skipped[:3])])}. "
-        + "".join(FIXES[reason] for reason, _ in reasons.most_common(1))
+        + "".join(RULES[reason].fix_in("left_out") for reason, _ in reasons.most_common(1))
     )
 
 
@@ -417,7 +418,7 @@ def _unsupported(looks: Sequence[tuple[str, str]]) -> str | None:
     """Return what is to be said of the first file whose path or beginning shows a format that is not read.
 
     Args:
-        looks: a file, with its path or with its beginning.
+        looks: pairs of a file and what is searched: its path, or its beginning.
     """
     return next(
         (

@@ -22,11 +22,11 @@ class Row(NamedTuple):
 
     Attributes:
         image: the path as it stands in the file.
-        text: as the file has it, without the line end.
-        place: as of a :class:`Sample`.
-        split: what a column of the file says; empty: nothing.
-        box: the text on a page, as ``page_formats.corners`` takes it; None: the whole image.
-        stored: the image is in an LMDB, and ``image`` is its final name.
+        text: the text as the file has it, without the line end.
+        place: where the text stands; see :class:`Sample`.
+        split: the split that a column of the file names; empty if there is none.
+        box: where the text is on a page, as ``page_formats.corners`` takes it; None if it is the whole image.
+        stored: True if the image is in an LMDB, and ``image`` is its final name.
     """
 
     image: str
@@ -41,12 +41,12 @@ class Sample(NamedTuple):
     """One image of a text line with its text.
 
     Attributes:
-        image: path relative to the data folder, with ``/``; of an LMDB ``FOLDER#12``, numbered from 1.
-        text: as the file has it, without the line end.
+        image: the path relative to the data folder, with ``/``; in an LMDB ``FOLDER#12``, numbered from 1.
+        text: the text as the file has it, without the line end.
         place: where the text stands, for messages: ``labels.csv:12``, ``labels.json#12`` for the 12th of a JSON file.
         split: ``"train"``, ``"val"`` or ``"test"``, if the data say so; else empty.
-        group: what the image was cut from, such as a page; samples of a group stay in one split. Empty: not known.
-        box: four corners of the text on a page, clockwise from the top left one of the text; None: the whole image.
+        group: what the image was cut from, such as a page; empty if unknown. Samples of a group stay in one split.
+        box: the four corners of the text on a page, clockwise from its top left one; None if it is the whole image.
     """
 
     image: str
@@ -61,10 +61,10 @@ class Skipped(NamedTuple):
     """A text or an image that gives no sample.
 
     Attributes:
-        reason: a key of ``FIXES``.
-        place: file and line.
+        reason: a key of :data:`ppocr_ext.data.issue_rules.RULES`.
+        place: the file and line where it stands.
         detail: what is wrong there.
-        image: its image relative to the data folder, if there is one; else empty.
+        image: the path of its image relative to the data folder; empty if there is none.
     """
 
     reason: str
@@ -75,22 +75,6 @@ class Skipped(NamedTuple):
 
 Rows = Iterator[Row | Skipped]
 Entries = Iterator[Sample | Skipped]
-FIXES: dict[str, str] = {  # reason -> what to do about it
-    "missing_image": "Paths are relative to the label file, its parent or the data folder; no link may lead out of it.",
-    "no_text": "Write the text of these images, or remove them.",
-    "illegible": "Nothing to do: text marked as illegible or difficult is left out.",
-    "bad_line": "Correct these lines.",
-    "bad_text": "Correct these texts: they hold a tab or characters that are not valid, or are very long.",
-    "bad_path": "Rename these images: a path must not begin with `[`, and not hold a tab or a line end.",
-    "several_lines": "A sample is one line of text: cut the image, or close a quote that is open in the table.",
-    "unpaired": "Export Label Studio's JSON: the smaller exports do not say which boxes have no text.",
-    "bad_box": "Draw these boxes again: four corners around one line of text.",
-    "unknown_char": "Nothing to do: --characters leaves these texts out.",
-    "broken_image": "The survey of the images names them.",
-    "name_differs": "The pattern for file names does not match these names.",
-}
-
-
 BLOCK = 300  # entries that are read at a time
 
 
@@ -98,7 +82,7 @@ class Records:
     """The entries of label files. They are read once, and kept compressed for all who iterate over them again.
 
     Args:
-        entries: yields the entries; as many are taken as are asked for, in blocks of ``BLOCK``.
+        entries: yields the entries. They are taken only when they are asked for, in blocks of ``BLOCK``.
     """
 
     def __init__(self, entries: Iterable[Sample | Skipped]) -> None:
@@ -124,13 +108,14 @@ class Source:
     """The label files of a folder in one format.
 
     Attributes:
-        format: its name, a key of ``FORMATS``; ``"file_names"`` if the texts come from the names of the images.
+        format: the name of the format, a key of ``FORMATS``; ``"file_names"`` if the texts come from the names of
+            the images.
         root: the data folder.
         files: the label files, relative to ``root``.
         images: all images below ``root``, with a text or without.
-        notes: what a user should know, a sentence each, such as an encoding other than UTF-8.
-        read: yields all entries from the beginning, each time that it is called. The files are read at the first time
-            alone; after that, an entry takes 10 to 40 bytes of memory.
+        notes: sentences that a user should read, such as that an encoding is not UTF-8.
+        read: a function that yields all entries from the beginning, each time that it is called. The files are
+            read at the first time alone; after that, an entry takes 10 to 40 bytes of memory.
     """
 
     format: str
@@ -145,7 +130,7 @@ class Source:
         return (entry for entry in self.read() if isinstance(entry, Sample))
 
     def without(self, reason: str, is_bad: Callable[[Sample], bool]) -> Source:
-        """Return the source that skips some samples for a reason, a key of ``FIXES``."""
+        """Return the source that skips some samples for a reason, a key of ``RULES``."""
 
         def read() -> Entries:
             for entry in self.read():

@@ -16,13 +16,15 @@ from tqdm import tqdm
 
 from ppocr_ext.data.equal_images import equal_images
 from ppocr_ext.data.image_check import ImageFolder, content_issue
+from ppocr_ext.data.issue_rules import Tally, issues_of, shown
 from ppocr_ext.data.lmdb_sets import open_sets
-from ppocr_ext.data.preflight import UNSEEN_FIXES, unseen_issue
-from ppocr_ext.data.sample_rules import FIXES, SampleIssue
+from ppocr_ext.data.preflight import unseen_issue
+from ppocr_ext.data.sample_rules import SampleIssue
 from ppocr_ext.io.image_pixels import PNG, decode_image
+from ppocr_ext.issues import Issue
 from ppocr_ext.sources.page_formats import crop
 from ppocr_ext.sources.samples import Sample
-from ppocr_ext.survey.findings import Finding, Spread, Tally, spread_of
+from ppocr_ext.survey.texts import Spread, spread_of
 
 MOST = 20_000  # images that are looked at
 _STEP = 0.1  # of its contrast: a smaller difference of neighbours counts as none
@@ -33,51 +35,16 @@ _NEIGHBOURS = 8  # images of the same text and band that are compared with each 
 _KINDS = {"L": "grey", "LA": "grey with alpha", "1": "black and white", "P": "palette", "I;16": "16 bit"}
 Reader = Callable[[Sample], bytes | SampleIssue]
 
-# code -> message after "3 of 24 images", fix
-RULES: dict[str, tuple[str, str]] = {
-    "missing_image": (
-        "are missing",
-        "Correct the paths, or copy these images into the data folder.",
-    ),
-    "broken_image": ("cannot be decoded", FIXES["broken_image"]),
-    "too_many_pixels": ("have too many pixels", "Cut the text lines out of them."),
-    "outside_data_dir": ("are outside the data folder", "Copy them into it."),
-    "tiny_image": ("are too small to show a character", UNSEEN_FIXES["tiny_image"]),
-    "flat_image": ("have hardly any contrast, so nothing can be read", UNSEEN_FIXES["flat_image"]),
-    "tall_image": ("are tall, but have several characters", UNSEEN_FIXES["tall_image"]),
-    "copy_with_other_text": (
-        "have the same pixels as an earlier one with another text",
-        "Keep the right text.",
-    ),
-    "copy_in_other_split": (
-        "have the same pixels as one of another split, so the accuracy will be too high",
-        "Remove one of them, or let `--split` keep copies together.",
-    ),
-    "near_copy_in_other_split": (
-        "are nearly the same as one of another split with the same text, so the accuracy will be too high",
-        "Remove one of them, or let `--split` keep copies together.",
-    ),
-    "copy": (
-        "have the same pixels and the same text as an earlier one",
-        "Remove them if they are not intended.",
-    ),
-    "near_copy": (
-        "are nearly the same as an earlier one with the same text",
-        "Remove them if they are not intended.",
-    ),
-}
-_NOTES = ("copy", "near_copy")  # the others are warnings
-
 
 class _Look(NamedTuple):
     """What remains of a usable image.
 
     Attributes:
-        sample: whose image it is.
-        kind: how it is stored.
-        height, width: in pixels.
-        digest: hash of its pixels.
-        signature: where it becomes lighter and darker from left to right, uint8 [64].
+        sample: the sample of the image.
+        kind: how the image is stored.
+        height, width: its size in pixels.
+        digest: the hash of its pixels.
+        signature: where the image becomes lighter and darker from left to right, uint8 [64].
     """
 
     sample: Sample
@@ -93,16 +60,17 @@ class ImageReport:
     """What the images of a data set are like.
 
     Attributes:
-        samples: how many there are.
+        samples: how many samples there are.
         looked_at: how many images were read, spread evenly over them.
-        usable: of those; the others are counted by reason in ``findings``.
+        usable: how many of those can be used; the others are counted by reason in ``findings``.
         unusable: the names of the others.
-        heights, widths: 5, 50 and 95 % of the usable ones, in pixels.
-        ratios: width divided by height.
-        stored: usable images by how they are stored, such as ``RGB``, ``grey``, ``RGBA``, ``16 bit``.
-        copies: image -> the earliest image that has the same pixels, or nearly so and the same text; these two
+        heights, widths: what 5, 50 and 95 % of the usable images have at most, in pixels.
+        ratios: the same for width divided by height.
+        stored: how many usable images there are by how they are stored, such as ``RGB``, ``grey`` or
+            ``16 bit``.
+        copies: by image, the earliest image that has the same pixels, or nearly so and the same text; these two
             belong in one split. Parts of pages are left out.
-        findings: unusable and doubtful images, in the order of ``RULES``.
+        findings: issues of unusable and doubtful images.
     """
 
     samples: int
@@ -114,7 +82,7 @@ class ImageReport:
     ratios: Spread
     stored: dict[str, int]
     copies: dict[str, str]
-    findings: tuple[Finding, ...]
+    findings: tuple[Issue, ...]
 
 
 class ImageReader:
@@ -127,7 +95,7 @@ class ImageReader:
         kept: the samples whose images stay in memory when they have been read.
 
     Attributes:
-        turned: parts of pages that were turned, as PaddleOCR turns them.
+        turned: how many parts of pages were turned, as PaddleOCR turns them.
     """
 
     def __init__(self, root: str | Path, kept: Collection[Sample] = ()) -> None:
@@ -194,12 +162,12 @@ def survey_images(
 
     Args:
         samples: all samples; they are read once, in their order.
-        total: how many there are.
+        total: how many samples there are.
         read: returns the encoded image of a sample (if it has a box, of that alone), or why it cannot be used;
             an :class:`ImageReader`, for example. Threads call it.
-        most: images that are looked at.
-        seed: decides which, if there are more.
-        threads: that read and decode.
+        most: how many images are looked at, at most.
+        seed: decides which images these are, if there are more.
+        threads: how many threads read and decode.
     """
     looks: list[_Look] = []
     unusable: set[str] = set()
@@ -209,7 +177,7 @@ def survey_images(
     with ThreadPoolExecutor(threads) as pool:
         for sample, (look, issue) in zip(bar, pool.map(partial(_look, read), chosen), strict=True):
             if issue is not None:
-                tally.add(issue.reason, sample.place, issue.detail)
+                tally.count(issue.reason, sample.place, shown(issue.detail))
             if look is not None:
                 looks.append(look)
             elif sample.box is None:  # of a page, the parts that fail are found when they are cut
@@ -224,13 +192,7 @@ def survey_images(
         ratios=spread_of(look.width / look.height for look in looks),
         stored=dict(Counter(look.kind for look in looks).most_common()),
         copies=_compare(looks, tally),
-        findings=tally.findings(
-            (
-                (code, "note" if code in _NOTES else "warning", f"images {what}", fix)
-                for code, (what, fix) in RULES.items()
-            ),
-            len(chosen),
-        ),
+        findings=issues_of(tally, len(chosen)),
     )
 
 
@@ -301,7 +263,8 @@ def _compare(looks: list[_Look], tally: Tally) -> dict[str, str]:
             code = "copy_with_other_text"
         elif look.split != origin.split:
             code = f"{code}_in_other_split"
-        tally.add(code, look.place, f"{look.image} and {origin.image} ({origin.place})")
+        pair = f"{look.image} and {origin.image} ({origin.place})"
+        tally.count(code, look.place, shown(pair))
         if look.box is None and origin.box is None:  # pages of one form have the same words
             copies[look.image] = origin.image
     return copies

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from ppocr_ext.charset import Charset
+from ppocr_ext.data.issue_rules import RULES
 from ppocr_ext.data.preflight import (
     LOOKED_AT,
-    UNSEEN_FIXES,
     SpreadSample,
     check_label_files,
     check_lmdbs,
@@ -20,7 +20,7 @@ from ppocr_ext.data.preflight import (
 )
 from ppocr_ext.data.sample_rules import SampleRules
 
-RULES = SampleRules(Charset(tuple("0123456789")), 25)
+USABLE = SampleRules(Charset(tuple("0123456789")), 25)
 
 
 def text(height: int = 32, width: int = 96, dark: int = 0, light: int = 255) -> np.ndarray:
@@ -65,7 +65,7 @@ def test_what_cannot_be_seen_is_named(name: str) -> None:
     image, reason, detail = UNSEEN[name]
     issue = visibility_issue(png(image), "1234")
     assert issue is not None and issue.reason == reason and detail in issue.detail
-    assert reason in UNSEEN_FIXES
+    assert RULES[reason].what and RULES[reason].fix
 
 
 @pytest.mark.parametrize("name", SEEN)
@@ -101,7 +101,7 @@ def test_preflight_looks_at_images_of_every_file(tmp_path: Path) -> None:
     first, second = tmp_path / "first.txt", tmp_path / "second.txt"
     first.write_text("good.png\t1234\n" * 300)
     second.write_text("good.png\t1234\nno.png\t1\n" * 50 + "bad.png\t1234\n" * 100)
-    report = check_label_files([first, second], tmp_path, RULES)
+    report = check_label_files([first, second], tmp_path, USABLE)
     assert report.usable == 450 and LOOKED_AT / 2 <= report.looked_at <= LOOKED_AT
     assert {(sample.file, sample.reason) for sample in report.unseen} == {(second, "flat_image")}
     share = len(report.unseen) / report.looked_at
@@ -112,6 +112,6 @@ def test_preflight_looks_at_images_of_every_file(tmp_path: Path) -> None:
             put.put(b"label-%09d" % number, b"1234")
             put.put(b"image-%09d" % number, image)
         put.put(b"num-samples", b"3")
-    report = check_lmdbs(folder, RULES)
+    report = check_lmdbs(folder, USABLE)
     assert report.looked_at == 3
     assert [(sample.line, sample.reason) for sample in report.unseen] == [(2, "flat_image")]

@@ -158,8 +158,8 @@ def test_what_is_left_out_is_left_out_before_anything_is_decided(photos: Path) -
     usable = [text for text in every.values() if "9" not in text]
     found = inspect_data(photos, characters="012345678")
     assert sum(found.split.counts().values()) == len(usable) - 1
-    assert found.texts.samples == len(usable) and max(map(len, usable)) == found.texts.longest[0]
-    assert {each.code: each.count for each in found.skipped} == {"unknown_char": 34 - len(usable)}
+    assert found.found.texts.samples == len(usable) and max(map(len, usable)) == found.found.texts.longest[0]
+    assert {each.code: each.count for each in found.found.skipped} == {"unknown_char": 34 - len(usable)}
     train = found.split.counts()["train"]
     plan = found.plan
     assert plan.repeats * train / (plan.repeats * train + plan.drawn) >= 0.2

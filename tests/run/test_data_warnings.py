@@ -105,7 +105,7 @@ def test_labels_in_another_order_than_the_direction_are_named(
         values = {"Eval.dataset.label_file_list": [str(tmp_path / "list.txt")]}
         run_preflight(config.with_values(values), charset, frames, warn=found.extend)
     assert [issue.code for issue in found] == ["label_order"] * 2 * bool(fix)
-    assert all(f"Global.text_direction={fix}" in issue.message for issue in found)
+    assert all(f"Global.text_direction={fix}" in issue.fix for issue in found)
 
 
 def test_labels_that_lose_letters_of_the_other_case_are_named(

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from folders import POLYGON, TEXTS, draw, images, page_line, quoted, rows, tabs, write, write_json, write_lmdb
 
+from ppocr_ext.data.issue_rules import RULES
 from ppocr_ext.sources.recognise import FORMATS, recognise
-from ppocr_ext.sources.samples import FIXES, Sample, Skipped, Source
+from ppocr_ext.sources.samples import Sample, Skipped, Source
 
 
 class Case(NamedTuple):
@@ -349,4 +350,4 @@ def test_labelme_is_read_in_one_way_in_a_folder(tmp_path: Path, described: int) 
 
 def test_every_format_and_reason_has_a_case() -> None:
     assert {case.format for case in CASES.values()} | {case[0] for case in PAGES.values()} == set(FORMATS)
-    assert set(FIXES) >= {reason for case in CASES.values() for reason in case.skipped}
+    assert RULES.keys() >= {reason for case in CASES.values() for reason in case.skipped}

@@ -51,7 +51,7 @@ def test_the_yaml_is_complete_and_has_the_place_of_each_value(
     lines = {line.partition("#")[0].strip(): line.partition("# ")[2] for line in told.out.splitlines()}
     assert lines["epoch_num: 3"] == "-o"
     assert lines["save_epoch_step: 1000000"] == lines["CTCLabelDecode: 11"] == "computed"
-    assert lines["print_batch_step: 25"].endswith("base.yml:10")
+    assert lines["print_batch_step: 25"].endswith("base.yml:11")
     again = files / "again.yml"
     again.write_text(told.out)
     plain = yaml.safe_load(told.out)

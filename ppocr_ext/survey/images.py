@@ -103,7 +103,7 @@ class ImageReader:
         self._images: dict[Sample, bytes | SampleIssue | None] = dict.fromkeys(kept)
         self._folder = ImageFolder(root, "header", allow_outside=False)
         self._open_set = cache(lambda name: open_sets(Path(root) / name)[0])
-        self._page = lru_cache(maxsize=4)(lambda name: _decode(self._folder.content(name), name))
+        self._page = lru_cache(maxsize=8)(lambda name: _decode(self._folder.content(name), name))
         self._one_thread = Lock()  # a transaction serves one thread at a time, and a page is decoded by one
 
     def __call__(self, sample: Sample) -> bytes | SampleIssue:

@@ -11,8 +11,9 @@ from ppocr_ext.limits import usable_cores
 
 EPILOG = """\
 It draws CAPTCHAs of 4 to 6 digits, trains a small SVTRv2 teacher and, at the same time on another core, a student of
-less than half its size alone; then distils the same student for the same steps, and evaluates all three on 1,000
-held-out images. On two CPU cores this takes about 8 minutes. What the student alone prints is in student.log.
+less than half its size alone, which has the labels of 250 images. Then the teacher also teaches the same student images
+without labels, for the same steps. All three are evaluated on 1,000 held-out images. On two CPU cores this takes about
+8 minutes. What the student alone prints is in student.log. Students of other presets have all labels.
 
 examples:
   ppocr-ext quickstart

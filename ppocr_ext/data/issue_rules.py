@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -346,26 +347,24 @@ RULES: dict[str, Rule] = {
 }
 
 
+@dataclass
 class Tally:
     """Count by code, and keep the first examples of each code.
 
-    Args:
-        most: how many examples are kept of a code.
-
     Attributes:
+        most: how many examples are kept of a code.
         counts: how often each code was counted.
         examples: the first of each code, in their order: the code, then the place and what else was given.
     """
 
-    def __init__(self, most: int = EXAMPLES) -> None:
-        self.counts: Counter[str] = Counter()
-        self.examples: list[tuple[Any, ...]] = []
-        self._most = most
+    most: int = EXAMPLES
+    counts: Counter[str] = field(default_factory=Counter)
+    examples: list[tuple[Any, ...]] = field(default_factory=list)
 
     def count(self, code: str, *example: Any) -> None:
         """Count one more, with its example."""
         self.counts[code] += 1
-        if self.counts[code] <= self._most:
+        if self.counts[code] <= self.most:
             self.examples.append((code, *example))
 
     def of(self, code: str) -> list[tuple[Any, ...]]:

@@ -24,7 +24,7 @@ from ppocr_ext.io.atomic import atomic_writer
 from ppocr_ext.issues import Issue
 from ppocr_ext.text_direction import order_votes
 
-EXAMPLES = 3  # lines of each code that FurtherColumns keeps
+EXAMPLES = 3  # that a warning names
 ILLEGIBLE = "###"  # in PPOCRLabel and public data sets, the label of a text that nobody can read
 _IS_NUMBER = re.compile(rb" *[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)? *|").fullmatch  # or empty
 
@@ -48,6 +48,7 @@ class UnusableSample(NamedTuple):
         return {**self._asdict(), "file": str(self.file)}
 
 
+@dataclass
 class FurtherColumns(Tally):
     """The columns after the label, which PaddleOCR ignores, in the usable lines of one label file.
 
@@ -58,9 +59,8 @@ class FurtherColumns(Tally):
         examples: code, line number, label and ignored text of the first lines of each code.
     """
 
-    def __init__(self) -> None:
-        super().__init__(EXAMPLES)
-        self.kinds: set[int] = set()
+    most: int = EXAMPLES
+    kinds: set[int] = field(default_factory=set)
 
     def add(self, first: int, lines: Sequence[bytes], usable: Sequence[int], delimiter: bytes) -> None:
         """Take the next lines with their ends, from number ``first`` on, and whether each is usable."""

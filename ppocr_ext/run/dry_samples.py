@@ -1,7 +1,6 @@
 """Take a few samples of a section through its own dataset, one transform at a time.
 
-The dry step takes two samples. :func:`one_batch` takes a batch without augmentation, which a network can learn by
-heart, or a teacher can read.
+The dry step takes two samples, and `run/one_batch.py` a batch.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count, islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,9 +18,8 @@ import cv2
 import numpy as np
 import paddle
 import paddle.distributed as dist
-from paddle import Tensor, nn
 
-from ppocr_ext.base.parts import OF_LABEL_FILES, OF_LMDB, kind_of
+from ppocr_ext.base.parts import OF_LABEL_FILES, OF_LMDB
 from ppocr_ext.charset import Charset
 from ppocr_ext.check.findings import Findings, KeyPath, described_error
 from ppocr_ext.config import Config, named_items
@@ -33,22 +30,17 @@ from ppocr_ext.data.lmdb_sets import open_sets
 from ppocr_ext.data.load_failures import report_failures
 from ppocr_ext.data.preflight import LmdbSamples
 from ppocr_ext.data.sample_rules import FrameLimit
-from ppocr_ext.data.sample_seeds import generators_kept
 from ppocr_ext.errors import DataError, PPOCRExtError
-from ppocr_ext.issues import report_issues
 from ppocr_ext.registry import DATASETS
 from ppocr_ext.run.context import RunContext
 from ppocr_ext.run.data_check import label_files_of, sample_rules
-from ppocr_ext.run.frame_counts import count_frames
 from ppocr_ext.run.host_config import host_config, own_transforms
 from ppocr_ext.run.loader import LoaderParts, loader_parts
 from ppocr_ext.run.loader_setup import lmdb_dataset_class
 
 SILENT = logging.Logger("silent", logging.CRITICAL + 1)
 _SAMPLES = 2
-_LEAST_SPREAD = (
-    0.01  # standard deviation; it is up to 0.008 for pixels from -1 to 1 that are normalised again
-)
+_LEAST_SPREAD = 0.01  # standard deviation; up to 0.008 for pixels from -1 to 1 that are normalised again
 _TRIED = 1000  # samples of a file to try before two are drawn
 _DECODE = "Fix: put `- DecodeImage: {img_mode: BGR}` before all transforms that work on pixels."
 
@@ -433,74 +425,3 @@ def trace_transforms(dataset: Any, config: Config, mode: str) -> TransformTrace:
     if len(trace.names) == len(operators) > 0:
         dataset.ops = [_TracedTransform(each, number, trace) for number, each in enumerate(operators)]
     return trace
-
-
-_TRANSFORMS = ("Train", "dataset", "transforms")
-
-
-@dataclass(frozen=True, eq=False)
-class OneBatch:
-    """One batch of ``Train``.
-
-    Attributes:
-        entries: the entries that KeepKeys keeps: the images [B, C, H, W], then the labels.
-        left_out: names of the random transforms that are left out.
-        texts: the label of each sample before it is encoded; empty if unknown.
-        size: the only (width, height) of a sampler with several sizes; None without such a sampler.
-    """
-
-    entries: list[Tensor]
-    texts: list[str]
-    left_out: tuple[str, ...]
-    size: tuple[int, int] | None
-
-    @property
-    def samples(self) -> int:
-        """The number of samples in the batch."""
-        return int(self.images.shape[0])
-
-    @property
-    def images(self) -> Tensor:
-        """The images [B, C, H, W]."""
-        return images_of(self.entries)
-
-
-def one_batch(context: RunContext, network: nn.Layer, samples: int) -> OneBatch:
-    """Return the first usable samples of ``Train`` with different labels, without augmentation.
-
-    Args:
-        context: the context of a training.
-        network: the networks; their number of frames limits the labels.
-        samples: the highest number of samples; the batch size of the config is a limit too.
-
-    Raises:
-        DataError: no sample is usable.
-        InvalidConfigError: a transform or the dataset fails.
-    """
-    config, left_out, size = _same_every_time(context.components)
-    frames = count_frames(network, config, "Train").limit(required=True)
-    findings = Findings(config)
-    with TemporaryDirectory(prefix="ppocr_ext_") as folder, generators_kept():
-        alone = replace(context, components=config)
-        batch = DrySection(alone, "Train", Path(folder), findings, samples, frames).batch()
-    report_issues(findings.issues)
-    if batch is None or batch.drawn:
-        raise DataError(
-            "Train: there is no usable sample to learn (1,000 of each file were tried). Fix: `ppocr-ext config --check "
-            "--data -c CONFIG` says what is wrong with them.",
-            code="no_samples",
-        )
-    return OneBatch(batch.entries, [text or "" for text in batch.texts], left_out, size)
-
-
-def _same_every_time(config: Config) -> tuple[Config, tuple[str, ...], tuple[int, int] | None]:
-    """Return ``config`` without random transforms and with one size of images, and both changes."""
-    random = [item for item in named_items(config, *_TRANSFORMS) if kind_of(item[0]) == "random"]
-    config = config.without([path for _, path in reversed(random)])  # from the end, so that no index changes
-    left_out = tuple(name for name, _ in random)
-    scales = config.at("Train.sampler.scales", default=None)
-    if not isinstance(scales, tuple) or not scales:
-        return config, left_out, None
-    sizes = [tuple(scale) if isinstance(scale, tuple) else (scale, scale) for scale in scales]
-    size = sorted(sizes, key=lambda each: each[::-1])[len(sizes) // 2]  # the size in the middle, by height
-    return config.with_values({"Train.sampler.scales": [list(size)]}), left_out, size

@@ -30,8 +30,8 @@ from ppocr_ext.modeling import DistillationModel
 from ppocr_ext.modeling.head_request import HeadRequest
 from ppocr_ext.modeling.heads import CTCHead, Transformer
 from ppocr_ext.run.context import RunContext
-from ppocr_ext.run.dry_samples import one_batch
 from ppocr_ext.run.inference_models import inference_models
+from ppocr_ext.run.one_batch import one_batch
 from ppocr_ext.text_direction import LEFT_TO_RIGHT
 
 LINES = 64

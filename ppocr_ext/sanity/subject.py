@@ -35,10 +35,10 @@ from ppocr_ext.modeling import DistillationModel
 from ppocr_ext.modeling.head_request import HeadRequest
 from ppocr_ext.optim import build_lr_scheduler, build_optimizer
 from ppocr_ext.run.context import RunContext, RunOptions, open_context
-from ppocr_ext.run.dry_samples import OneBatch, one_batch
 from ppocr_ext.run.dry_step import try_config
 from ppocr_ext.run.freezing import frozen_models
 from ppocr_ext.run.loader_setup import RunData
+from ppocr_ext.run.one_batch import OneBatch, one_batch
 from ppocr_ext.run.train_setup import set_up_training
 
 _DROPOUT = (nn.Dropout, nn.Dropout2D, nn.Dropout3D, nn.AlphaDropout)

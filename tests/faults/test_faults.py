@@ -96,7 +96,7 @@ def preflight(config: Config) -> list[Finding]:
         charset: Charset = resolve_charset(config, open_host().find_file)
         frames = {mode: FrameCounts({}) for mode in ("Train", "Eval")}
         run_preflight(config, charset, frames, report=lambda text: None, warn=issues.extend)
-    return found + [(issue.level, issue.code, issue.message) for issue in issues]
+    return found + [(issue.level, issue.code, issue.sentence) for issue in issues]
 
 
 def dry_step(config: Config) -> list[Finding]:
@@ -222,7 +222,7 @@ FAULTS: dict[str, tuple[Callable[[Config], list[Finding]], str, str, Any, Any, t
     ),
     "a comma in a label of a CSV, in quotes": (
         preflight, "error", "quoted_label", train_on(str, '"12, 4"', ","), train_on(str, '12"4', ","),
-        ("train.txt:3", "without ' 4\"'", "a tab between"),
+        ("train.txt:3", "without ', 4\"'", "a tab between"),
     ),
     "quotes of a CSV with semicolons": (
         preflight, "warning", "quoted_label", train_on(str, '"124"', ";"), train_on(str, '"', ";"),
@@ -236,7 +236,7 @@ FAULTS: dict[str, tuple[Callable[[Config], list[Finding]], str, str, Any, Any, t
     ),
     "one image with two labels": (
         preflight, "warning", "conflicting_labels", add_line(lambda line: f"{line.split(TAB)[0]}{TAB}1"),
-        add_line(str), ("train.txt:25", "'1'", "train.txt:2", "correct"),
+        add_line(str), ("train.txt:25", "'1'", "train.txt:2", "Correct"),
     ),
     "a label file that is named twice": (
         preflight, "warning", "repeated_samples", name_list(2), name_list(1), ("24 of 58 samples", "a.txt:1", "once"),

@@ -129,12 +129,12 @@ RESUME = {"Global.checkpoints": "old/latest", "Global.epoch_num": 4}
         (
             START,
             {
-                swap_characters: "dictionary",
                 change_label: "train_list.txt",
                 change_rate: "learning_rate",
                 change_weights: "Global.pretrained_model",
             },
         ),
+        ({}, {swap_characters: "dictionary"}),  # with weights, that host refuses it alone
         (RESUME, {drop_line: "train_list.txt", change_weights: "Global.checkpoints"}),
     ],
 )

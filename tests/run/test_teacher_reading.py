@@ -20,9 +20,9 @@ from ppocr_ext.loop.session import train
 from ppocr_ext.modeling.digests import state_digest
 from ppocr_ext.modeling.heads.nrtr_head import END_ID, START_ID
 from ppocr_ext.run.context import RunContext, RunOptions, open_context
-from ppocr_ext.run.dry_samples import one_batch
 from ppocr_ext.run.model_setup import LINES, likeness, require_reading_teachers
 from ppocr_ext.run.networks import build_network
+from ppocr_ext.run.one_batch import one_batch
 from ppocr_ext.run.run import Run
 
 ALLOW = "Global.allow_untrained_teacher"

@@ -85,6 +85,9 @@ def write_first_run(inspection: Inspection, command: str) -> Files:
     out = inspection.out
     plan = inspection.plan
     write_text(out / RECORD, "{}\n")  # first: what an interrupted command leaves is no data
+    counts: Counter[str] = Counter()
+    # before anything is drawn, which takes longer
+    more = None if inspection.more is None else _write_more(inspection, inspection.more, counts)
     if plan.drawn:
         characters = sorted(plan.characters().intersection(inspection.found.texts.characters))
         _draw(inspection.lines(characters), out / _DRAWN, plan.drawn)
@@ -94,12 +97,12 @@ def write_first_run(inspection: Inspection, command: str) -> Files:
     lmdbs = _own_lmdbs(inspection)
     if lmdbs:
         train, val = (Data(folder, None) for folder in lmdbs)
-        counts = Counter(inspection.split.counts())
+        counts.update(inspection.split.counts())
     else:
         read = ImageReader(inspection.source.root) if _has_parts(inspection.source) else None
         root = _root(inspection, read is not None)
         train, val = (Data(root, out / f"{name}.txt") for name in ("train", "val"))
-        counts = _write_lists(inspection, read, root, left_out)
+        counts += _write_lists(inspection, read, root, left_out)
         if read is not None and read.turned:
             notes.append(
                 f"{read.turned:,} crops at least 1.5 times as high as wide are turned, as PaddleOCR does."
@@ -117,7 +120,6 @@ def write_first_run(inspection: Inspection, command: str) -> Files:
             general = _write_general(inspection, counts)
         except DataError as error:
             notes.append(f"There is no general list: {error}")
-    more = None if inspection.more is None else _write_more(inspection, inspection.more, counts)
     write_config(plan, train, val, out, command, None if plan.base.weights is None else general, more)
     return Files(train, val, general and general.judged, counts, left_out, tuple(notes))
 

@@ -16,14 +16,14 @@ from ppocr_ext import errors
 MODULES = house.modules()
 # A change that needs more raises them in its own commit, and says what for.
 MOST = {
-    "working statements": 25_033,
-    "all statements": 31_746,
-    "tokens": 354_834,
+    "working statements": 25_034,
+    "all statements": 31_747,
+    "tokens": 354_844,
     "files": 271,
     "lines of tests": 44_671,
     "lines of tools": 6_557,
     "words of English prose": 24_112,
-    "words of tables": 7_850,
+    "words of tables": 7_853,
     "pages": 15,
 }
 ERRORS = {

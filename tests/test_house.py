@@ -22,8 +22,8 @@ MOST = {
     "files": 271,
     "lines of tests": 44_671,
     "lines of tools": 6_557,
-    "words of English prose": 24_112,
-    "words of tables": 7_853,
+    "words of English prose": 24_172,
+    "words of tables": 7_897,
     "pages": 15,
 }
 ERRORS = {

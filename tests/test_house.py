@@ -16,13 +16,13 @@ from ppocr_ext import errors
 MODULES = house.modules()
 # A change that needs more raises them in its own commit, and says what for.
 MOST = {
-    "working statements": 25_034,
-    "all statements": 31_747,
-    "tokens": 354_844,
+    "working statements": 25_046,
+    "all statements": 31_761,
+    "tokens": 354_947,
     "files": 271,
-    "lines of tests": 44_671,
-    "lines of tools": 6_557,
-    "words of English prose": 24_172,
+    "lines of tests": 44_676,
+    "lines of tools": 6_559,
+    "words of English prose": 24_178,
     "words of tables": 7_897,
     "pages": 15,
 }

@@ -14,12 +14,13 @@ from ppocr_ext.cli.options import (
     add_count,
     add_data_dir_argument,
     add_host_argument,
+    add_number,
     add_old_dictionary_argument,
     add_option_argument,
     add_trust_argument,
     open_recognizer,
 )
-from ppocr_ext.config.global_keys import NETWORK
+from ppocr_ext.config.global_keys import NETWORK, ValueRule
 from ppocr_ext.errors import DataError
 from ppocr_ext.inference.formats import FORMATS
 from ppocr_ext.messages import for_people
@@ -77,9 +78,10 @@ def _add_output_arguments(parser: argparse.ArgumentParser) -> None:
         help="TSV, JSON lines, or a label file of the readings, to train on (default: by the ending of --output, else "
         "tsv)",
     )
-    add(
+    add_number(
+        parser,
         "--least",
-        type=float,
+        ValueRule("number", least=0, most=1),
         default=0.9,
         metavar="P",
         help="of a label file: the lowest confidence of a reading (0.9)",
@@ -147,6 +149,10 @@ def run(args: argparse.Namespace) -> int:
     for file in filter(None, (args.output, args.sheet)):
         check_writable(Path(file))
     images = list_images(args.images, args.data_dir)  # before the network is opened, which takes longer
+    if args.format == "labels" and not all(isinstance(each.place, Path) for each in images.images):
+        raise DataError(
+            "--format labels: a label file names image files. Fix: give files, not an LMDB.", code="bad_value"
+        )
     recognizer = open_recognizer(
         args.source,
         args.host,
@@ -168,10 +174,6 @@ def run(args: argparse.Namespace) -> int:
         args.least,
         Path(args.output or "").parent,
     )
-    if form.form == "labels" and not all(isinstance(each.place, Path) for each in images.images):
-        raise DataError(
-            "--format labels: a label file names image files. Fix: give files, not an LMDB.", code="bad_value"
-        )
     began = time.perf_counter()
     results = _read(recognizer, images, form, args)
     seconds = time.perf_counter() - began

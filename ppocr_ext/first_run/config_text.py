@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -50,45 +50,41 @@ class General(NamedTuple):
     max_drop: float
 
 
-def config_text(
-    plan: Plan,
-    train: Data,
-    val: Data,
-    out: Path,
-    command: str,
-    general: General | None = None,
-    more: Data | None = None,
-) -> str:
+class Lists(NamedTuple):
+    """The samples that a config names.
+
+    Attributes:
+        train: the samples of ``Train``.
+        val: the samples of ``Eval``.
+        general: the lines that must still be read; None for a training that has nothing to keep.
+        more: samples that train beside those of ``Train``, in a part of each batch; None if there are none.
+    """
+
+    train: Data
+    val: Data
+    general: General | None = None
+    more: Data | None = None
+
+
+def config_text(plan: Plan, lists: Lists, out: Path, command: str) -> str:
     """Return the config as YAML.
 
     Args:
         plan: the base and the values.
-        train: the samples of ``Train``.
-        val: the samples of ``Eval``.
+        lists: the samples.
         out: the folder of the config.
         command: the command that made it, for the first line.
-        general: the lines that must still be read; None for a training that has nothing to keep.
-        more: the samples that only train, in a part of each batch.
     """
     base = plan.base
+    general = lists.general
     rows = [
         Decision("Global.save_model_dir", shown_path(out / RUN)),
         Decision("Global.pretrained_model", base.weights),
         *(row for row in plan.decisions if not row.key.startswith("RecResizeImg")),
         Decision("Train.loader.shuffle", True),
         *([Decision("Train.sampler", None, "images of one size")] if base.is_released else []),
+        *_mixed(lists, base.config),
     ]
-    mix: list[dict[str, Any]] = [] if more is None else [{"dataset": _files(more), "share": MORE}]
-    if general is not None and general.taught is not None:
-        mix.append({"dataset": _files(general.taught), "share": TAUGHT, "labelled": False})
-        if base.config.settings.cal_metric_during_train:
-            rows.append(Decision("Global.cal_metric_during_train", False, "not of lines without labels"))
-    if mix:
-        taught = "; the weights before the training teach those that are not labelled: docs/training.md"
-        why = f"other lines in each batch{'' if 'labelled' not in mix[-1] else taught}"
-        rows.append(Decision("Train.mix", mix, why))
-    elif base.config.at("Train.mix", None) is not None:
-        rows.append(Decision("Train.mix", None, "the lists of the base are not used"))
     if base.config.settings.checkpoints is not None:
         rows.append(Decision("Global.checkpoints", None))
     if base.charset is not None and base.weights is not None and find_source(base.weights) is None:
@@ -104,18 +100,36 @@ def config_text(
     for section, values in sections.items():
         lines.append(f"{section}:")
         if section == "Train":
-            lines += _dataset_lines(_dataset(plan, "Train", train))
+            lines += _dataset_lines(_dataset(plan, "Train", lists.train))
         for name, value in values.items():
             start = f"{section}.{name}."
             reasons = "; ".join(row.why for row in rows if row.why and f"{row.key}.".startswith(start))
             lines.append(f"  {name}: {_inline(value)}{f'   {_comment(reasons)}' if reasons else ''}")
-    lines += ["Eval:", f"  dataset: !replace {_inline(_dataset(plan, 'Eval', val))}"]
+    lines += ["Eval:", f"  dataset: !replace {_inline(_dataset(plan, 'Eval', lists.val))}"]
     if general is not None:
         kept = {"dataset": _files(general.judged), "max_drop": general.max_drop}
         lines.append(f"  general: {_inline(kept)}   {_comment('what must still be read: docs/training.md')}")
     elif base.config.at("Eval.general", None) is not None:
         lines.append("  general: null")
     return "\n".join([*lines, ""])
+
+
+def _mixed(lists: Lists, base: Config) -> Iterator[Decision]:
+    """Yield what puts other lines into each batch."""
+    taught = None if lists.general is None else lists.general.taught
+    mix: list[dict[str, Any]] = []
+    why = "other lines in each batch"
+    if lists.more is not None:
+        mix.append({"dataset": _files(lists.more), "share": MORE})
+    if taught is not None:
+        mix.append({"dataset": _files(taught), "share": TAUGHT, "labelled": False})
+        why += "; the weights before the training teach those with `labelled: false`: docs/training.md"
+        if base.settings.cal_metric_during_train:
+            yield Decision("Global.cal_metric_during_train", False, "not of lines without labels")
+    if mix:
+        yield Decision("Train.mix", mix, why)
+    elif base.at("Train.mix", None) is not None:
+        yield Decision("Train.mix", None, "the lists of the base are not used")
 
 
 def _files(data: Data) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from ppocr_ext.data.preprocessing import apply_transforms, sampler_scales
 from ppocr_ext.data.sample_seeds import generators_seeded
 from ppocr_ext.evaluation.evaluate import Evaluation, evaluate
 from ppocr_ext.evaluation.predictions import Prediction
-from ppocr_ext.first_run.config_text import MORE, TAUGHT, Data
+from ppocr_ext.first_run.config_text import MORE, TAUGHT, Data, Lists
 from ppocr_ext.first_run.decisions import DICTIONARY, Plan
 from ppocr_ext.first_run.inspect import Inspection
 from ppocr_ext.first_run.writing import CONFIG, JUDGED, Files, write_config
@@ -151,7 +151,7 @@ def _write_some(inspection: Inspection, folder: Path) -> Config:
     places = {file: Path(normpath(inspection.out.resolve() / file)) for file in base.files}
     own = tuple(str(place) if place.is_file() else file for file, place in places.items())
     data = Data(folder, folder / "some.txt")
-    write_config(replace(inspection.plan, base=replace(base, files=own)), data, data, folder, "init")
+    write_config(replace(inspection.plan, base=replace(base, files=own)), Lists(data, data), folder, "init")
     config = load(folder / CONFIG)
     new = {} if inspection.plan.dictionary is None else {DICTIONARY: str(folder / "dict.txt")}
     return config.with_values(new)

@@ -16,7 +16,7 @@ from ppocr_ext.data.label_file import read_label_file, write_label_file
 from ppocr_ext.data.preprocessing import sampler_scales
 from ppocr_ext.data.sample_rules import SampleIssue
 from ppocr_ext.errors import DataError
-from ppocr_ext.first_run.config_text import NETWORK, Data, General, config_text, sections_text
+from ppocr_ext.first_run.config_text import NETWORK, Data, General, Lists, config_text, sections_text
 from ppocr_ext.first_run.decisions import Plan
 from ppocr_ext.first_run.inspect import DRAWABLE, Inspection
 from ppocr_ext.first_run.split import OWN_SPLIT
@@ -120,25 +120,18 @@ def write_first_run(inspection: Inspection, command: str) -> Files:
             general = _write_general(inspection, counts)
         except DataError as error:
             notes.append(f"There is no general list: {error}")
-    write_config(plan, train, val, out, command, None if plan.base.weights is None else general, more)
+    lists = Lists(train, val, None if plan.base.weights is None else general, more)
+    write_config(plan, lists, out, command)
     return Files(train, val, general and general.judged, counts, left_out, tuple(notes))
 
 
-def write_config(
-    plan: Plan,
-    train: Data,
-    val: Data,
-    out: Path,
-    command: str,
-    general: General | None = None,
-    more: Data | None = None,
-) -> None:
+def write_config(plan: Plan, lists: Lists, out: Path, command: str) -> None:
     """Write the config of a plan, the dictionary and the networks beside it."""
     if plan.dictionary is not None:
         write_text(out / "dict.txt", "".join(f"{each}\n" for each in plan.dictionary))
     if plan.base.sections is not None:
         write_text(out / NETWORK, sections_text(plan.base.sections))
-    write_text(out / CONFIG, config_text(plan, train, val, out, command, general, more))
+    write_text(out / CONFIG, config_text(plan, lists, out, command))
 
 
 def _draw(lines: LineSource, folder: Path, count: int) -> None:
@@ -241,17 +234,26 @@ def _mix(out: Path, root: Path, plan: Plan) -> Path:
 
 
 def _write_more(inspection: Inspection, file: Path, counts: Counter[str]) -> Data:
-    """Write the lines of a list that only trains, as far as the plan has their characters; return them.
+    """Write the lines of a list that only trains, as far as the plan can use them; return them.
+
+    Images that have a label already are left out: they train with it, or evaluate.
 
     Raises:
         DataError: none is left, or the list cannot be read.
     """
     known = inspection.plan.characters()
-    lines = (line for line in read_label_file(file) if line.label and known.issuperset(line.label))
-    rows = [(line.images[0], line.label) for line in lines if len(line.label) <= inspection.plan.longest]
+    labelled = {(inspection.source.root / each.image).resolve() for each in inspection.source.samples()}
+    rows = [
+        (line.images[0], line.label)
+        for line in read_label_file(file)
+        if known.issuperset(line.label)
+        and 0 < len(line.label) <= inspection.plan.longest
+        and (file.parent / line.images[0]).resolve() not in labelled
+    ]
     if not rows:
         raise DataError(
-            f"--more {file}: no line has only characters of the labels. Fix: give lines of the same kind.",
+            f"--more {file}: no line has another image than DATA, and only characters of its labels. Fix: give other "
+            "lines of the same kind.",
             code="no_samples",
         )
     own = inspection.out / "more.txt"

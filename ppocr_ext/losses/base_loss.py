@@ -65,7 +65,7 @@ class Loss(nn.Layer, ABC):
     """
 
     requires: Sequence[str] | None = None  # outputs that a loss of a model without sub-models requires
-    reads_labels = True  # whether a sample without a label can have no part in it
+    reads_labels = True  # so that samples without a label have no part in it
 
     @abstractmethod
     def forward(self, predicts: Any, batch: Sequence[paddle.Tensor]) -> Parts:
@@ -94,7 +94,7 @@ def required_outputs(loss: Callable[..., Any]) -> set[OutputRef] | None:
 
 
 def reads_labels(loss: Callable[..., Any]) -> bool:
-    """Return whether a sample without a label can have no part in any kind of ``loss``; True if unknown."""
+    """Return whether any kind of ``loss`` reads labels; True if unknown."""
     return getattr(loss, "reads_labels", True)
 
 

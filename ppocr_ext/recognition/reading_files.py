@@ -60,8 +60,8 @@ class RowForm:
         form: ``"tsv"``, ``"jsonl"``, or ``"labels"``, whose texts are the readings.
         labels: write the label too. The TSV then equals that of ``eval --save-predictions``.
         characters: write confidence and columns of each character too.
-        least: confidence of the readings that serve as labels.
-        folder: that the paths of a label file start from.
+        least: the lowest confidence of a reading that serves as a label.
+        folder: the folder that the paths of a label file start from.
     """
 
     form: Form
@@ -78,14 +78,11 @@ class RowForm:
         return to_tsv([[*names, *(("confidences", "columns") if self.characters else ())]])
 
     def line(self, read: ReadImage) -> str:
-        """Return the line for an image. In a TSV, it is empty if the image cannot be read, or not surely as a label."""
+        """Return the line for an image; empty in a TSV if it cannot be read, in a label file if it is not sure."""
         reading, label = read.reading, read.image.label
         if self.form == "labels":
-            return (
-                f"{os.path.relpath(str(read.image.place), self.folder)}\t{reading.text}\n"
-                if self.serves(read)
-                else ""
-            )
+            name = os.path.relpath(str(read.image.place), self.folder)
+            return f"{name}\t{reading.text}\n" if self.serves(read) else ""
         if self.form == "jsonl":
             content = reading.to_json(self.characters) | {"image": read.image.name}
             if self.labels and label is not None:

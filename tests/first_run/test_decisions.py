@@ -20,7 +20,7 @@ from ppocr_ext.config.derive import with_class_counts
 from ppocr_ext.data.batches import batch_size_key
 from ppocr_ext.first_run import decisions
 from ppocr_ext.first_run.bases import Base, covering_weights, open_base, small_base
-from ppocr_ext.first_run.config_text import Data, config_text
+from ppocr_ext.first_run.config_text import Data, Lists, config_text
 from ppocr_ext.first_run.decisions import Facts, Plan
 from ppocr_ext.host import open_host
 from ppocr_ext.io.resources import config_root
@@ -258,10 +258,8 @@ def test_an_arabic_base_keeps_its_direction(tmp_path: Path) -> None:
 def test_the_config_is_short_and_says_what_was_decided(name: str, facts: Facts, tmp_path: Path) -> None:
     base = small_base() if name == "small" else open_base(name, tmp_path)
     plan = decide(facts, base)
-    train = Data(tmp_path / "a: b", tmp_path / "train.txt")
-    text = config_text(
-        plan, train, Data(tmp_path / "no", tmp_path / "true"), tmp_path, "ppocr-ext init 'x\ny'"
-    )
+    lists = Lists(Data(tmp_path / "a: b", tmp_path / "train.txt"), Data(tmp_path / "no", tmp_path / "true"))
+    text = config_text(plan, lists, tmp_path, "ppocr-ext init 'x\ny'")
     assert len(text.splitlines()) <= 30 and text.splitlines()[1].startswith("_BASE_: ")
     (tmp_path / "config.yml").write_text(text, encoding="utf-8")
     config: Any = load(tmp_path / "config.yml")

@@ -279,20 +279,22 @@ def test_other_lines_train_and_judge_nothing(
 ) -> None:
     monkeypatch.setattr(decisions, "DRAWN", 0)
     own = labels(photos / "labels.txt")
-    lines = [*own.items(), ("train_000000.png", "12·3"), ("train_000001.png", "1" * 40)]
+    for number in range(4):
+        shutil.copy(photos / "train_000000.png", photos / f"new{number}.png")
+    read = {"new0.png": "12", "new1.png": "34"}
+    # images with a label already, another character, and too long
+    lines = [*read.items(), *own.items(), ("new2.png", "12·3"), ("new3.png", "1" * 40)]
     write_label_file(photos / "read.txt", lines)
     words = ("init", photos, "--labels", "labels.txt", "--base", "small", "--more", photos / "read.txt")
-    assert "more 34" in said(capsys, *words)
+    assert "more 2" in said(capsys, *words)
     config = load("my/config.yml")
     assert config.at("Architecture.Backbone.dims") == (24, 48, 96)
     (mixed,) = config.at("Train.mix")
     assert mixed["dataset"] == {"data_dir": "photos", "label_file_list": ("my/more.txt",)}
-    assert labels(Path("my/more.txt")) == own and not set(labels(Path("my/val.txt"))) & set(
-        labels(Path("my/train.txt"))
-    )
+    assert labels(Path("my/more.txt")) == read
     assert main(["config", "-c", "my/config.yml", "--check"]) == 0
     capsys.readouterr()
-    write_label_file(photos / "read.txt", [("train_000000.png", "·")])
+    write_label_file(photos / "read.txt", [("new0.png", "·"), ("train_000000.png", "1")])
     assert (
         main([str(word) for word in (*words, "--force")]) == 2 and "[no_samples]" in capsys.readouterr().err
     )

@@ -115,6 +115,11 @@ def test_the_students_have_few_labels_and_as_many_steps_as_the_teacher(tmp_path,
         steps.add(count // config.at("Train.loader.batch_size_per_card"))
     assert steps == {62} and images["teacher"] == set()
     assert images["student"] == images["distilled"] and len(images["student"]) == 250
+    (mixed,) = config.at("Train.mix")  # of the distillation
+    assert mixed["dataset"]["name"] == "CaptchaDataSet" and (mixed["share"], mixed["labelled"]) == (
+        0.75,
+        False,
+    )
 
 
 @pytest.mark.parametrize("preset", ["quickstart", "captcha/32x128", "captcha/32x96", "captcha/62classes"])

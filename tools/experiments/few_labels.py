@@ -27,6 +27,7 @@ from experiments.use_it import run_command  # noqa: E402
 from ppocr_ext.evaluation.predictions import read_predictions  # noqa: E402
 from ppocr_ext.evaluation.uncertainty import Changes  # noqa: E402
 from ppocr_ext.io.atomic import write_text  # noqa: E402
+from ppocr_ext.recognition.images import SUFFIXES  # noqa: E402
 
 # name -> words of `init`, values of `train`, epochs: about equal processor time
 ARMS: dict[str, tuple[list[str], list[str], int]] = {
@@ -45,7 +46,8 @@ ARMS: dict[str, tuple[list[str], list[str], int]] = {
 
 def set_up(here: Path, args: argparse.Namespace, seed: int) -> None:
     """Copy the images, train the teacher, and let it read the other images."""
-    images = sorted(each for each in args.data.iterdir() if re.search(args.text, each.stem))
+    found = (each for each in args.data.iterdir() if each.suffix.lower() in SUFFIXES)
+    images = sorted(each for each in found if re.search(args.text, each.stem))
     random.Random(seed).shuffle(images)
     folders = {"labelled": images[: args.labelled], "others": images[args.labelled :]}
     for name, files in folders.items():

@@ -23,7 +23,7 @@ MOST = {
     "lines of tests": 44_676,
     "lines of tools": 6_559,
     "words of English prose": 24_178,
-    "words of tables": 7_897,
+    "words of tables": 7_913,
     "pages": 15,
 }
 ERRORS = {

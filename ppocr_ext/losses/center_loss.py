@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import paddle
 from paddle.autograd import PyLayer
 
@@ -153,6 +154,8 @@ class CenterLoss(Loss):
             center nearest to the frame among the look-alikes of its character. 0 for no such term.
         look_alikes: how many nearest centers are look-alikes, or a file of groups with one group on each line, or
             ``shipped`` for the groups of this package. A character outside all groups has no such term.
+        relative: whether squared distances are divided by the mean variance of the file's centers. Then a weight, and a
+            margin, mean the same for the features of any network.
         warmup_steps: the loss grows from 0 to its weight over this many steps.
         context: dictionary and feature size; not needed if ``num_classes`` and ``feat_dim`` are given, unless
             ``look_alikes`` names groups.
@@ -179,6 +182,7 @@ class CenterLoss(Loss):
         momentum: float = 0.99,
         margin: float = 0.0,
         look_alikes: int | str = 3,
+        relative: bool = False,
         warmup_steps: int = 0,
         context: LossContext | None = None,
     ) -> None:
@@ -195,7 +199,10 @@ class CenterLoss(Loss):
         if self.table is not None and charset is not None:
             self.table.check_fits(charset, str(center_file_path))
         self.bank = CenterBank(*_sizes(num_classes, feat_dim, context), self.table, str(center_file_path))
-        self._margin_term = CenterMargin(self.margin, look_alikes, self.bank, self.update == "ema", charset)
+        is_relative = check_option(relative, "CenterLoss: relative", "truth")
+        self._unit = _mean_variance(self.table, self.blank) if is_relative else 1.0
+        hinge = self.margin * self._unit
+        self._margin_term = CenterMargin(hinge, look_alikes, self.bank, self.update == "ema", charset)
         self.register_buffer("steps", paddle.zeros([], dtype="int64"))
 
     def forward(self, predicts: Any, batch: Sequence[paddle.Tensor]) -> Parts:
@@ -244,7 +251,7 @@ class CenterLoss(Loss):
         if self.margin:
             step = int(self.steps) if self.update == "ema" else None
             loss = loss + self._margin_term(rows, class_ids, self.bank, step)
-        return loss
+        return loss / self._unit
 
 
 class _SquaredDistance(PyLayer):
@@ -286,6 +293,23 @@ def _read_table(path: Any, update: str) -> CenterTable | None:
             code="missing_centers",
         )
     return read_centers(path) if path else None
+
+
+def _mean_variance(table: CenterTable | None, blank: bool) -> float:
+    """Return the mean squared distance of the frames of a file to their centers, if ``blank`` also those of the blank.
+
+    Raises:
+        ConfigError: there is no file, or its frames do not differ from their centers.
+    """
+    counts = [0] if table is None else table.counts * (blank or table.class_ids != BLANK)
+    variance = 0.0 if table is None or not sum(counts) else float(np.average(table.variance, weights=counts))
+    if not variance > 0:
+        raise ConfigError(
+            "CenterLoss: relative needs a file of centers with more than one frame each. Fix: write one with "
+            "`ppocr-ext export-center` and give it as center_file_path, or set `relative: false`.",
+            code="missing_centers",
+        )
+    return variance
 
 
 def _sizes(num_classes: int | None, feat_dim: int | None, context: LossContext | None) -> tuple[int, int]:

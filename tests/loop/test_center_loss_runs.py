@@ -161,7 +161,7 @@ def test_a_loss_without_a_list_becomes_a_part(tiny, tmp_path):
     ctc, center = loss.pop("loss_config_list")
     assert loss == {"name": "CombinedLoss"}
     assert ctc == {"CTCLoss": {"weight": 1.0, "use_focal_loss": True}}
-    assert center["CenterLoss"]["weight"] == 0.05
+    assert center["CenterLoss"]["weight"] == 0.2
 
 
 @pytest.mark.parametrize("name", ["CTCLoss", "NRTRLoss"])

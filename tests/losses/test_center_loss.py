@@ -1,5 +1,6 @@
 """Center loss against PaddleOCR's numbers, against the dense formula, and where frames or centers are missing."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ from center_files import centers_file
 from error_codes import raises_code
 from parity import array, load_case
 
+from ppocr_ext.characters.center_table import CenterTable, read_centers
 from ppocr_ext.charset import Charset
 from ppocr_ext.errors import ConfigError, DataError, ModelError
 from ppocr_ext.losses import CenterLoss, DistillationCenterLoss, LossContext, build_loss
@@ -151,6 +153,37 @@ def test_margin_pushes_away_from_the_nearest_look_alike(tmp_path):
     # 0.25 to its own center, 2.25 to class 2: 0.25 - 2.25 + 5 = 3 beside the distance itself
     assert float(value) == pytest.approx(0.25 + 3.0)
     np.testing.assert_allclose(features.grad.numpy()[0, 0], [1.0 + 1.0 + 3.0, 0.0])
+
+
+def relative_file(path: Path, scale: float) -> Path:
+    centers = scale * np.array([[50.0, 0.0], [0.0, 0.0], [2.0, 0.0]], np.float32)
+    variance = scale**2 * np.array([100.0, 1.0, 4.0])  # means: 2 of the characters, 41.2 with the blank
+    CenterTable(np.arange(3), ("", "a", "b"), centers, np.array([4, 4, 2]), variance, {}).save(path)
+    return path
+
+
+@pytest.mark.parametrize("scale", [1.0, 30.0])
+def test_relative_to_the_variance_the_size_of_features_does_not_count(tmp_path, scale):
+    file = relative_file(tmp_path / "c.npz", scale)
+    features = paddle.to_tensor(scale * np.array([[[0.5, 0.0]]], np.float32))
+    logits = paddle.to_tensor(np.array([[[0.0, 9.0, 0.0]]], np.float32))
+
+    def value(**options):
+        return float(CenterLoss(3, 2, str(file), relative=True, **options)((features, logits), [])["loss"])
+
+    assert value(blank=False) == pytest.approx(0.25 / 2)
+    assert value() == pytest.approx(0.25 / 41.2)
+    # 2.25 to the look-alike: 0.25 - 2.25 + 3 · 2 = 4 beside the distance itself
+    assert value(blank=False, margin=3.0, look_alikes=1) == pytest.approx((0.25 + 4) / 2)
+
+
+def test_relative_needs_frames_that_differ(tmp_path):
+    table = read_centers(relative_file(tmp_path / "c.npz", 1.0))
+    replace(table, variance=np.zeros(3)).save(tmp_path / "still.npz")
+    with raises_code(ConfigError, "missing_centers"):
+        CenterLoss(3, 2, str(tmp_path / "still.npz"), relative=True)
+    with raises_code(ConfigError, "missing_centers"):
+        CenterLoss(4, 2, update="ema", relative=True)
 
 
 def test_a_multihead_s_outputs_and_the_distillation_form(tmp_path):

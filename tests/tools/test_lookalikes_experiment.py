@@ -1,108 +1,91 @@
-"""The order of the experiment, what it chooses and what it tables; the runs themselves are stood in for."""
-
-import json
-from dataclasses import replace
-from functools import partial
-from pathlib import Path
+"""What the experiment trains and what it tables; the runs themselves are stood in for."""
 
 import numpy as np
 import pytest
 from experiments import lookalikes
-from experiments.lookalikes import Experiment, score, to_markdown
+from experiments.lookalikes import change_interval, errors_by_line, groups_of_letters, main, to_markdown
 
-from ppocr_ext.characters.center_table import CenterTable
-from ppocr_ext.evaluation.predictions import Prediction
+from ppocr_ext.evaluation.predictions import Prediction, write_predictions
 
 
 def lines(texts, label="未土"):
     return [Prediction(f"{i}.png", label, text, 1.0) for i, text in enumerate(texts)]
 
 
-def write_centers(path, characters, centers):
-    count = len(characters)
-    CenterTable(
-        np.arange(1, count + 1), tuple(characters), np.array(centers, "float32"), np.full(count, 10),
-        np.ones(count), {},
-    ).save(path)  # fmt: skip
+def test_kana_and_punctuation_are_no_letters():
+    groups = groups_of_letters()
+    assert {"己已巳", "O0o"} <= set(groups)
+    assert not set("ニロ一.") & set("".join(groups)) - {"一"}
 
 
-def test_what_is_judged():
-    seen = score(lines(["未土", "末土", "未上"]), lines(["未土", "未士"]), ["未末", "土士"])
-    assert (seen.look_alikes.hits, seen.look_alikes.total) == (1, 6)
-    assert seen.rich == (True, False, False)
-    assert seen.general.value == 0.5
+def test_errors_are_counted_by_line():
+    counts = errors_by_line(lines(["未土", "末土", "未上"]), ["未末", "土士"])
+    assert counts.tolist() == [[2, 0], [2, 1], [2, 0]]
+
+
+def test_the_interval_of_a_change():
+    plain = np.array([[[2, 1]] * 50 + [[2, 0]] * 50])
+    assert change_interval(plain, plain) == (0.0, 0.0)
+    half = np.array([[[2, 1]] * 25 + [[2, 0]] * 75])
+    low, high = change_interval(plain, half)
+    assert low < -0.5 < high < 0
 
 
 def test_the_table_compares_with_plain():
     def of(wrong):
-        return score(lines(["末土"] * wrong + ["未土"] * (100 - wrong)), lines(["未土"]), ["未末", "土士"])
+        return lines(["末土"] * wrong + ["未土"] * (100 - wrong))
 
-    plain = [replace(of(40), separations={"未": 1.0, "末": 3.0}), replace(of(20), separations={"未": 3.0})]
-    table = to_markdown({"student": [of(50)], "plain": plain, "margin": [of(10), of(20)]}, "plain")
+    results = {"as released": [of(50)], "plain": [of(40), of(20)], "margin": [of(10), of(20)]}
+    general = {"as released": [[0.5]], "plain": [[0.5], [0.25]], "margin": [[1.0], [0.0]]}
     rows = {
         row.split("|")[1].strip(): [cell.strip() for cell in row.split("|")[2:-1]]
-        for row in table.splitlines()
+        for row in to_markdown(results, general, ["words"]).splitlines()
     }
-    assert rows["student"][:3] == ["25.00 %", "", ""]
-    assert rows["plain"][:3] == ["15.00 ± 7.07 %", "", ""]
-    assert rows["margin"][:2] == ["7.50 ± 3.54 %", "-50%"]
-    assert [rows[name][-1] for name in ("student", "plain", "margin")] == ["", "2.50 ± 0.71", ""]
-    first, second = map(float, rows["margin"][2].split(", "))
+    assert rows["as released"] == ["50", "25.0%", "", "", "50.0%", "50.0%"]
+    assert rows["plain"][:3] == ["40, 20", "20.0%, 10.0%", ""]
+    assert rows["margin"][2].startswith("-50% (")
+    first, second = map(float, rows["margin"][3].split(", "))
     assert first < 1e-6
     assert second == 1.0
-
-
-class Bench:
-    """Stands in for the processes: notes what is trained, and lets a reading be as wrong as is said."""
-
-    def __init__(self, monkeypatch, errors):
-        self.trained, self.read, self.threads = [], [], {}
-        self.errors = errors
-        monkeypatch.setattr(Experiment, "draw_lines", lambda self: None)
-        monkeypatch.setattr(lookalikes, "WEIGHTS", (0.1, 0.2))
-        monkeypatch.setattr(lookalikes, "MARGINS", (0.5,))
-        monkeypatch.setattr(lookalikes, "train", self.train)
-        monkeypatch.setattr(lookalikes, "read_lines", self.read_lines)
-        monkeypatch.setattr(lookalikes, "read_predictions", self.predictions)
-        monkeypatch.setattr(lookalikes, "command", self.export)
-
-    def train(self, run, threads=1):
-        self.trained.append(run)
-        self.threads[run.folder.name] = threads
-        return run
-
-    def read_lines(self, run, data, output):
-        self.read.append((run.folder, data.name))
-        return run.folder / output.name
-
-    def predictions(self, path):
-        wrong = next((n for name, n in self.errors.items() if path.parent.name.startswith(name)), 5)
-        return lines(["末土"] * wrong + ["未土"] * (10 - wrong))
-
-    def export(self, name, arguments, log):
-        assert name == "export-center"
-        log.parent.mkdir(parents=True, exist_ok=True)
-        write_centers(Path(arguments[arguments.index("--output") + 1]), "未末", [[0, 0], [0, 2]])
+    assert rows["margin"][-2:] == ["90.0%, 80.0%", "100.0%, 0.0%"]
 
 
 @pytest.fixture
-def bench(monkeypatch):
-    return partial(Bench, monkeypatch)
+def commands(monkeypatch, tmp_path):
+    """Note the commands of a run, and write what they would."""
+    seen = []
+
+    def run_command(here, name, words):
+        seen.append((here.name, name, words))
+        here.mkdir(parents=True, exist_ok=True)
+        if words[0] == "init":
+            (here / "my").mkdir()
+            (here / "my" / "config.yml").write_text("Optimizer: {lr: {learning_rate: 0.00007}}\n")
+        elif words[0] == "export-center":
+            (here / words[words.index("--output") + 1]).touch()
+        elif words[0] == "predict":
+            write_predictions(here / name, lines(["未土"] * 3 + ["末土"]))
+        return 1.0
+
+    monkeypatch.setattr(lookalikes, "run_command", run_command)
+    monkeypatch.setattr(lookalikes, "draw_lines", lambda folder, places: None)
+    monkeypatch.chdir(tmp_path)
+    return seen
 
 
-def test_what_reads_the_fonts_of_val_best_is_tested_once_and_last(bench, tmp_path):
-    stood_in = bench({"center_w0.2": 1, "aligned_w0.1": 2, "margin_w0.2_m2": 3, "plain": 4})
-    table = Experiment(tmp_path / "out", [1, 2], at_once=1).run()
-    tested = [folder.name for folder, data in stood_in.read if data == "test"]
-    chosen = ["plain", "center_w0.2", "aligned_w0.1", "margin_w0.2_m2"]
-    assert sorted(tested) == sorted(
-        ["distilled", *(f"{key}_seed{seed}" for key in chosen for seed in (1, 2))]
-    )
-    names = [name.removesuffix("_general") for _, name in stood_in.read]
-    assert names == sorted(names, reverse=True) and len(set(stood_in.read)) == len(names)
-    assert len({run.folder for run in stood_in.trained}) == 2 + 7 + 8
-    first, second = table.split("\n\n")
-    for rows in (first.splitlines(), second.splitlines()):
-        assert [row.split("|")[1].strip() for row in rows[2:]] == ["student", *chosen]
-    results = json.loads((tmp_path / "out" / "results.json").read_text())
-    assert [seed["separation"] for seeds in results.values() for seed in seeds] == [2.0] * 9
+def test_all_arms_take_equal_steps_from_the_same_weights(commands, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["lookalikes.py", "--seeds", "1", "2"])
+    assert main() == 0
+    trained = {(seed, name): words for seed, name, words in commands if words[0] == "train"}
+    assert set(trained) == {(seed, name) for seed in ("seed1", "seed2") for name in lookalikes.ARMS}
+    for (seed, _), words in trained.items():
+        assert {f"Global.seed={seed[-1]}", "Optimizer.lr.learning_rate=7e-05"} <= set(words)
+    centered = {name: " ".join(words) for (seed, name), words in trained.items() if seed == "seed1"}
+    assert "CenterLoss" not in centered["plain"]
+    assert 'CenterLoss.center_file_path="centers_argmax.npz"' in centered["PaddleOCR"]
+    assert "CenterLoss.margin=2" in centered["margin"]
+    read = [name for _, name, words in commands if words[0] == "predict"]
+    assert len(read) == 1 + 2 * len(lookalikes.ARMS)
+    first_read = next(n for n, (_, _, words) in enumerate(commands) if words[0] == "predict")
+    assert all(words[0] == "predict" for _, _, words in commands[first_read:])
+    assert "| margin |" in capsys.readouterr().out

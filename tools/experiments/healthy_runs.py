@@ -69,13 +69,13 @@ def recipes() -> list[str]:
     root = config_root()
     files = [path for path in sorted(root.rglob("*.yml")) if path.stem not in _NO_RECIPES]
     names = [str(path.relative_to(root)) for path in files if path.parent.name != "overlays"]
-    order = ["quickstart", "lines", "captcha", "experiments/lookalikes", "experiments", "pp-ocr", "svtrv2"]
+    order = ["quickstart", "lines", "captcha", "pp-ocr", "svtrv2"]
     return sorted(names, key=lambda name: next(n for n, start in enumerate(order) if name.startswith(start)))
 
 
 def size_of(recipe: str, steps: int) -> Size:
     """Return the reduced size of a recipe; full-size networks take a sixth of the steps, measured more often."""
-    if recipe.startswith(("pp-ocr/", "svtrv2/", "experiments/pp_ocr")):
+    if recipe.startswith(("pp-ocr/", "svtrv2/")):
         height = 32 if recipe == "pp-ocr/v2_mobile.yml" else 48
         return Size(max(steps // 6, 6), 2, 4, [3, height, 48], (1, 1 if height == 32 else 2))
     return Size(steps, 10, 8, None, (4, 5))

@@ -1,4 +1,4 @@
-"""The experiments that compare students: their order, what their runs differ in, and the table; runs are replaced."""
+"""The experiment with teacher caches: its order, what its runs differ in, and the table; runs are replaced."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from experiments import pp_ocr_distillation, runs, teacher_cache
-from experiments.pp_ocr_distillation import training
+from experiments import runs, teacher_cache
 from experiments.runs import Training
 
 from ppocr_ext.config import Config, load
@@ -16,8 +15,6 @@ from ppocr_ext.evaluation.predictions import Prediction, write_predictions
 
 RIGHT = {
     "teacher": 10,
-    "alone": 6,
-    "distilled": 9,
     "live": 8,
     "bfloat16": 9,
     "1": 5,
@@ -56,8 +53,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(runs, "read_lines", read_lines)
     for module in (runs, teacher_cache):
         monkeypatch.setattr(module, "command", command)
-    for module in (pp_ocr_distillation, teacher_cache):
-        monkeypatch.setattr(module, "train", train)
+    monkeypatch.setattr(teacher_cache, "train", train)
     return called
 
 
@@ -68,30 +64,6 @@ def cells(table: str) -> dict[str, list[str]]:
 
 def arguments(folder: Path) -> argparse.Namespace:
     return argparse.Namespace(out=folder, seeds=[1, 2], at_once=1)
-
-
-def test_students_are_taught_after_the_teacher_is_trained_and_the_table_compares_them(
-    calls: list[str], tmp_path: Path
-) -> None:
-    table = pp_ocr_distillation.run_experiment(arguments(tmp_path))
-    trained = ["teacher", "alone_seed1", "alone_seed2", "distilled_seed1", "distilled_seed2"]
-    assert calls == ["make-dataset lines", "make-dataset lines", *trained]
-    rows = cells(table)
-    assert rows["teacher (PP-OCRv6 medium)"][:4] == ["2.50 M", "100", "100.0 %", "100.0"]
-    assert rows["student alone (PP-OCRv6 tiny)"][2:] == ["60.0 ± 0.0 %", "60.0, 60.0", "", ""]
-    assert rows["student, distilled"][2:] == ["90.0 ± 0.0 %", "90.0, 90.0", "+30.0, +30.0", "0.25, 0.25"]
-    assert (tmp_path / "student_list.txt").read_text().count("\n") == 1200
-
-
-def test_alone_and_distilled_differ_in_the_teacher_alone(tmp_path: Path) -> None:
-    alone, distilled = (config_of(training(tmp_path, kind, 3)) for kind in ("alone", "distilled"))
-    for section in ("Train", "Eval", "Optimizer", "Global"):
-        ours, theirs = (config.at(section).thaw() for config in (alone, distilled))
-        for own in ("save_model_dir", "pretrained_model"):
-            ours.pop(own, None), theirs.pop(own, None)
-        assert ours == theirs
-    teacher = distilled.at("Architecture.Models.Teacher.pretrained")
-    assert teacher == str(training(tmp_path, "teacher").latest)
 
 
 def test_students_of_caches_differ_in_seed_and_cache_alone(

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from os.path import normpath
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -40,6 +40,7 @@ from ppocr_ext.run.host_config import complete, host_config
 from ppocr_ext.run.loader import loader_parts
 from ppocr_ext.run.run import Run
 from ppocr_ext.sanity.subject import open_subject
+from ppocr_ext.sources.samples import Sample
 from ppocr_ext.synth.contact_sheet import Caption, Picture, contact_sheet
 
 _STEPPED = (2, 4)  # samples of the steps that are measured
@@ -157,9 +158,9 @@ def _write_some(inspection: Inspection, folder: Path) -> Config:
     return config.with_values(new)
 
 
-def _usable(inspection: Inspection) -> Iterator[tuple[str, bytes]]:
-    """Yield the text and the encoded image of each sample whose image can be read."""
-    for sample in inspection.source.samples():
+def _usable(inspection: Inspection, first: Sequence[Sample] = ()) -> Iterator[tuple[str, bytes]]:
+    """Yield the text and the encoded image of each sample whose image can be read, after those of ``first``."""
+    for sample in chain(first, inspection.source.samples()):
         content = inspection.found.read(sample)
         if isinstance(content, bytes):
             yield sample.text, content
@@ -323,7 +324,7 @@ def _judged_labels(config: Config, host: str | None = None) -> list[tuple[Predic
 
 
 def _look(config: Config, inspection: Inspection, host: str | None) -> bytes:
-    """Return a PNG: each of the first images as it is evaluated, then as ``Train`` changes it at random."""
+    """Return a PNG: each of some images, turned ones first, as it is evaluated, then as ``Train`` changes it."""
     opened = open_host(host)
     whole = complete(config, resolve_charset(config, opened.find_file))
     options = whole.host_options()
@@ -334,7 +335,8 @@ def _look(config: Config, inspection: Inspection, host: str | None) -> bytes:
     # RecConAug joins samples
     random = [each for each in of_train if kind_of(next(iter(each))) == "random" and "RecConAug" not in each]
     pictures = []
-    for number, (text, content) in enumerate(islice(_usable(inspection), _LOOKED_AT)):
+    usable = _usable(inspection, inspection.source.moved[:_LOOKED_AT])
+    for number, (text, content) in enumerate(islice(usable, _LOOKED_AT)):
         for drawing in range(1 + (_LOOKS if random else 0)):
             with generators_seeded(inspection.seed, number, drawing):
                 steps = [*decode, *(random if drawing else ()), *resize]

@@ -133,7 +133,10 @@ def recognise(
         deque(records, maxlen=0)  # to the end
     notes += _remarks(listing, files, sum((reading.doubts for reading in selection), Counter()))
     images = tuple(listing.images)
-    return Source(selection[0].format, listing.root, files, images, tuple(notes), lambda: iter(records))
+    moved = tuple(sample for sample in listing.moved if sample.place.startswith(files))
+    return Source(
+        selection[0].format, listing.root, files, images, tuple(notes), lambda: iter(records), moved
+    )
 
 
 def _remarks(listing: Listing, files: Sequence[str], doubts: Mapping[str, int]) -> list[str]:
@@ -245,13 +248,16 @@ def _entry(
     if row.box is None:
         return Sample(image, row.text, row.place, split, page_of_crop(image))
     try:
-        box, is_moved = corners(row.box)
+        box, is_moved = corners(row.box, row.text)
     except (KeyError, TypeError, ValueError):
         return Skipped("bad_box", row.place, repr(row.text[:60]), image)
-    doubts["Polygons that begin elsewhere than at the top left, cut as text that is not upside down"] += (
-        is_moved
-    )
-    return Sample(image, row.text, row.place, split, image, box)
+    sample = Sample(image, row.text, row.place, split, image, box)
+    doubts[
+        "Polygons that begin elsewhere than at the top left, cut as text that is not upside down (look.png)"
+    ] += is_moved
+    if is_moved and len(listing.moved) < BLOCK:
+        listing.moved.append(sample)
+    return sample
 
 
 def _place(sample: Sample) -> str:

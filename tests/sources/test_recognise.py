@@ -348,6 +348,16 @@ def test_labelme_is_read_in_one_way_in_a_folder(tmp_path: Path, described: int) 
     assert sorted(each.text for each in samples) == sorted(f"{start}{number}" for number in range(12))
 
 
+def test_polygons_that_begin_elsewhere_are_shown_first(tmp_path: Path) -> None:
+    draw(tmp_path / "p.png")
+    box = [[10, 10], [50, 10], [50, 30], [10, 30]]
+    shapes = [{"label": "as written", "points": box}, {"label": "moved", "points": [*box[2:], *box[:2]]}]
+    write_json(tmp_path, "p.json", {"shapes": shapes})
+    source = recognise(tmp_path)
+    first, second = source.samples()
+    assert source.moved == (second,) and first.box == second.box and len(source.notes) == 1
+
+
 def test_every_format_and_reason_has_a_case() -> None:
     assert {case.format for case in CASES.values()} | {case[0] for case in PAGES.values()} == set(FORMATS)
     assert RULES.keys() >= {reason for case in CASES.values() for reason in case.skipped}

@@ -80,7 +80,8 @@ def test_from_nothing_to_a_config_that_passes_its_check(
     assert text.index("recognised: tsv (labels.txt)") < text.index("written:")
     assert len(text.splitlines()) <= 40
     train, val = labels(Path("my/train.txt")), labels(Path("my/val.txt"))
-    assert len(train) == 31 and len(val) == 3 and not set(train) & set(val)
+    assert "warning: val has 8 samples" in text
+    assert len(train) == 26 and len(val) == 8 and not set(train) & set(val)
     assert {Path(name).name: text for name, text in (train | val).items()} == labels(photos / "labels.txt")
     assert Path("my/dict.txt").read_text(encoding="utf-8").split() == sorted(
         set("".join((train | val).values()))
@@ -144,7 +145,7 @@ def test_looking_alone_writes_nothing(
 ) -> None:
     before = digest(tmp_path)
     content = json.loads(said(capsys, "init", photos, "--dry", "--json"))
-    assert content["samples"] == 34 and content["split"]["val"] == 3
+    assert content["samples"] == 84 and content["split"]["val"] == 3
     assert {"Global.character_dict_path", "Global.epoch_num"} <= {
         each["key"] for each in content["decisions"]
     }

@@ -9,7 +9,7 @@ from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ppocr_ext.base.parts import POSITIONS, TRAIN_FRAMES
+from ppocr_ext.base.parts import POSITIONS, TRAIN_FRAMES, kind_of
 from ppocr_ext.config import Config
 from ppocr_ext.data.batches import batch_size, batch_size_key, batches_of_epoch
 from ppocr_ext.data.preprocessing import SQUASH, read_preprocessing, sampler_scales
@@ -54,6 +54,8 @@ _NORMS = {
     "svtr": ("head.ctc_encoder.*conv*.norm.*",),
     "lightsvtr": ("head.ctc_encoder.*conv*.norm.*", "head.ctc_encoder.*.local_conv.1.*"),
 }
+AUGMENTED = "Train.dataset.transforms.RecAug"  # the random changes of PaddleOCR's own configs
+_FEW = 3_000  # samples, at most, that are learned by heart unless they are changed at random
 _SHOWN = 20
 # lines of the user, at most -> samples that the training sees: from a released model, from other weights, from nothing;
 # `python tools/experiments/first_runs.py` measures them, and docs/results.md has the table
@@ -199,6 +201,7 @@ def decide(facts: Facts, base: Base, out: Path, characters: str | None = None, c
         ),
         *_sizes(facts, base, length.value - _MARKS),
         Decision(batch_size_key(base.config), batch, "of the base" if batch == usual else few),
+        *_augmentation(facts, base),
         Decision("Train.loader.num_workers", min(4, cores - 1), f"{cores} cores"),
         *(
             [Decision("Global.freeze", list(_NORMS[neck]), f"{batch} samples are few for BatchNorm")]
@@ -241,6 +244,14 @@ def _dictionary(facts: Facts, base: Base, wanted: str | None) -> tuple[tuple[str
         known is not None and known.path is not None and (lines, use_space) == (all_own, known.use_space)
     )
     return None if is_same else lines, use_space, f"{len(lines):,} characters, {why}"
+
+
+def _augmentation(facts: Facts, base: Base) -> list[Decision]:
+    """Return the random changes of few samples; nothing if the base has some of its own."""
+    names = (next(iter(each)) for each in base.config.at("Train.dataset.transforms"))
+    if facts.samples > _FEW or any(kind_of(name) == "random" for name in names):
+        return []
+    return [Decision(AUGMENTED, {}, "few samples: without random changes they are learned by heart")]
 
 
 def _direction(facts: Facts, base: Base, dictionary: str | None) -> list[Decision]:

@@ -54,8 +54,8 @@ def finding_lines(inspection: Inspection) -> Iterator[str]:
     yield f"split: {parts} ({how}); a measured 90 % will mean {low:.0%} to {high:.0%}"
     if (count := counts["val"]) <= FEW_VAL:
         yield (
-            f"warning: val has {count} samples, so each is {100 / count:.0f} points of the accuracy: it shows whether a "
-            "training works, not which one is better. Fix: label at least 100 samples for val."
+            f"warning: val has {count} samples, so each is {100 / count:.0f} points of the accuracy: they show whether "
+            "a training works, not which one is better. Fix: label at least 100 samples for val."
         )
     yield from (f"note: {note}" for note in inspection.notes)
     if once := sum(count == 1 for count in texts.characters.values()):

@@ -127,7 +127,8 @@ def recognise(
     for file in listing.labels if listing.by_user else ():
         if file not in files:
             why = next((note for note in notes if note.startswith(f"{file} ")), _why_unknown(listing, file))
-            raise DataError(f"--labels: {why}", code="unread_labels")
+            fix = "" if "Fix:" in why else " Fix: write lines `path<TAB>text`, or leave it out of --labels."
+            raise DataError(f"--labels: {why}{fix}", code="unread_labels")
     records = Records(_distinct(selection))
     if any(reading.doubts.total() for reading in readings):
         deque(records, maxlen=0)  # to the end

@@ -33,7 +33,7 @@ from ppocr_ext.sources.names import IMAGE_ENDINGS, ending
 from ppocr_ext.sources.samples import Box, Corner, Fields, Rows, Skipped
 
 _LABEL_STUDIO = r'\s*\[\s*\{.*"(annotations|original_width)"|[^\n]*\bannotation_id\b.*original_width'
-_COCO = r'\s*\{\s*"(info|licenses|images|annotations|categories|type)"'
+_COCO = r'\s*\{\s*"(info|licenses|images|annotations|categories|type|imgs|anns|cats|imgToAnns)"'
 _LARGEST = 1e12  # square pixels of a box: no page has as many
 _FARTHEST = 1e6  # pixels of a corner from that of the page
 
@@ -85,8 +85,9 @@ def _points(box: Fields) -> list[tuple[float, float]]:
     if "points" in box:
         points = box["points"]
         if isinstance(points, str):
-            numbers = re.split("[,; ]+", points.strip(",; "))
-            points = zip(numbers[::2], numbers[1::2], strict=True)
+            points = re.split("[,; ]+", points.strip(",; "))
+        if points and isinstance(points[0], str | int | float):
+            points = zip(points[::2], points[1::2], strict=True)
         return [(float(u) * x, float(v) * y) for u, v in points]
     degrees = float(box.get("rotation") or 0)
     if "xtl" in box:
@@ -211,9 +212,18 @@ def _read_cvat(listing: Listing, file: str) -> Rows:
 def _read_coco(listing: Listing, file: str) -> Rows:
     for content in objects([load_json(listing, file)]):
         # str: numbers could be chosen so that all have one hash
-        names = {str(each.get("id")): each.get("file_name") for each in objects(content.get("images"))}
-        for number, record in enumerate(objects(content.get("annotations")), start=1):
-            yield row(record, f"{file}#{number}", names.get(str(record.get("image_id")), "?"))
+        images = {str(each.get("id")): each for each in _members(content, "images", "imgs")}
+        for number, record in enumerate(_members(content, "annotations", "anns"), start=1):
+            image = images.get(str(record.get("image_id")), {})
+            is_bad = record.get("legibility") == "illegible" or record.get("utf8_string") == "."
+            marks = {"illegible": is_bad, "split": image.get("set", "")}
+            yield row({**marks, **record}, f"{file}#{number}", image.get("file_name", "?"))
+
+
+def _members(content: Fields, *keys: str) -> list[Fields]:
+    """Return the objects of an array of COCO, or those that COCO-Text and TextOCR keep by their ids."""
+    value = first_of(content, keys)
+    return objects([*value.values()] if isinstance(value, dict) else value)
 
 
 def _labelme(listing: Listing) -> tuple[str, dict[str, list[Fields]]]:
@@ -273,7 +283,7 @@ PAGE_FORMATS = {
         _read_cvat,
     ),
     "coco": Format(
-        "COCO: JSON with a text for each annotation",
+        "COCO, COCO-Text, TextOCR: JSON with a text for each annotation",
         lambda listing: _heads(listing, _COCO, "json"),
         _read_coco,
     ),

@@ -45,7 +45,6 @@ _UNSUPPORTED = {  # of the path of a file, or of its beginning: what it is, and 
     r"\.(mat|h5|hdf5|tfrecord|pkl|npz)$": ("a binary file", "write images and lines `path<TAB>text`"),
     r"(^|/)_annotations\.": ("Roboflow's export, which has boxes without text,", _EXPORT),
     r"<tagset>|<imagelist>": ("SVT's or ICDAR 2003's XML", "write lines `path<TAB>text`"),
-    r'"utf8_string"|"imgToAnns"': ("COCO-Text or TextOCR", "write PPOCRLabel's Label.txt, or cut the words"),
     r'"paragraphs"\s*:': ("HierText", "write PPOCRLabel's Label.txt, or cut the lines"),
     r"\bregion_(shape_)?attributes\b": ("VIA's export", "write PPOCRLabel's Label.txt, or cut the lines"),
     r'\A\s*\{\s*"source-ref"': ("a manifest of AWS Ground Truth", "write lines `path<TAB>text`"),

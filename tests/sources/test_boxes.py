@@ -19,6 +19,7 @@ BOXES: dict[str, tuple[dict[str, Any], Any]] = {
     "counterclockwise": ({"points": [SQUARE[0], SQUARE[3], SQUARE[2], SQUARE[1]]}, SQUARE),
     "two corners": ({"points": [[50, 30], [10, 10]]}, SQUARE),
     "a polygon": ({"points": [*SQUARE[:2], (50, 20), *SQUARE[2:]]}, SQUARE),
+    "numbers of TextOCR": ({"points": [10, 10, 50.0, 10, 50, 30, 10, 30]}, SQUARE),
     "a text": ({"points": "10,10;50,10;50,30;10,30"}, SQUARE),
     "COCO": ({"bbox": [10, 10, 40, 20]}, SQUARE),
     "COCO of CVAT, turned": ({"bbox": [10, 10, 40, 20], "rotation": 90.0}, ((40, 0), (40, 40), (20, 40), (20, 0))),
@@ -36,7 +37,7 @@ BOXES: dict[str, tuple[dict[str, Any], Any]] = {
     "a line": ({"points": [[1, 1], [9, 1]]}, None),
     "crossed": ({"points": [SQUARE[0], SQUARE[1], SQUARE[3], SQUARE[2]]}, None),
     "no points": ({"points": []}, None), "one point": ({"points": [[1, 1]]}, None), "none": ({"points": None}, None),
-    "no numbers": ({"points": [["x", 1]] * 4}, None), "numbers": ({"points": [1, 2, 3, 4]}, None),
+    "no numbers": ({"points": [["x", 1]] * 4}, None), "numbers": ({"points": [1, 2, 3]}, None),
     "not a number": ({"points": [[math.nan, 1], *SQUARE[1:]]}, None), "infinite": ({"bbox": [0, 0, math.inf, 5]}, None),
 }  # fmt: skip
 

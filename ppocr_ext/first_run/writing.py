@@ -243,11 +243,13 @@ def _write_more(inspection: Inspection, file: Path, counts: Counter[str]) -> Dat
     """
     known = inspection.plan.characters()
     labelled = {(inspection.source.root / each.image).resolve() for each in inspection.source.samples()}
+    lines = list(read_label_file(file))
+    labels = inspection.plan.as_labels([line.label for line in lines])
     rows = [
-        (line.images[0], line.label)
-        for line in read_label_file(file)
-        if known.issuperset(line.label)
-        and 0 < len(line.label) <= inspection.plan.longest
+        (line.images[0], label)
+        for line, label in zip(lines, labels, strict=True)
+        if known.issuperset(label)
+        and 0 < len(label) <= inspection.plan.longest
         and (file.parent / line.images[0]).resolve() not in labelled
     ]
     if not rows:
@@ -281,9 +283,10 @@ def _write_general(inspection: Inspection, counts: Counter[str]) -> General | No
     file = own or inspection.out / "general" / "train_list.txt"
     if own is None:
         _draw(inspection.lines(sorted(drawn)), file.parent, GENERAL_LINES)
-    label_of = plan.of_drawn if own is None else str
-    lines = (line for line in read_label_file(file) if line.label and known.issuperset(line.label))
-    rows = [(line.images[0], label_of(line.label)) for line in lines]
+    lines = [line for line in read_label_file(file) if line.label and known.issuperset(line.label)]
+    texts = [line.label for line in lines]
+    labels = plan.as_labels(texts) if own else map(plan.of_drawn, texts)
+    rows = [(line.images[0], label) for line, label in zip(lines, labels, strict=True)]
     every = 1 if own is None or plan.base.weights is None or len(rows) < 2 else 2
     judged, taught = (inspection.out / name for name in ("general.txt", "general_taught.txt"))
     counts["general"] = write_label_file(judged, rows[::every])

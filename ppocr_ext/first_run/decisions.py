@@ -195,6 +195,7 @@ def decide(facts: Facts, base: Base, out: Path, characters: str | None = None, c
     few = f"so that an epoch has at least {_STEPS_AN_EPOCH} steps"
     mixed = f": {drawn:,} drawn lines, and yours {repeats} times" if drawn else ""
     cores = usable_cores()
+    kinds = {kind_of(next(iter(each))) for each in base.config.at("Train.dataset.transforms")}
     neck = base.config.at(NECK, "") if base.is_released and batch < _FEW_FOR_NORMS else ""
     needs_cpu = base.config.settings.use_gpu and not list(distributions(name="paddlepaddle-gpu"))
     decisions = (
@@ -210,7 +211,11 @@ def decide(facts: Facts, base: Base, out: Path, characters: str | None = None, c
         ),
         *_sizes(facts, base, length.value - _MARKS),
         Decision(batch_size_key(base.config), batch, "of the base" if batch == usual else few),
-        *_augmentation(facts, base),
+        *(
+            [Decision(AUGMENTED, {}, "few samples: without random changes they are learned by heart")]
+            if facts.samples <= _FEW and "random" not in kinds
+            else []
+        ),
         Decision("Train.loader.num_workers", min(4, cores - 1), f"{cores} cores"),
         *(
             [Decision("Global.freeze", list(_NORMS[neck]), f"{batch} samples are few for BatchNorm")]
@@ -253,14 +258,6 @@ def _dictionary(facts: Facts, base: Base, wanted: str | None) -> tuple[tuple[str
         known is not None and known.path is not None and (lines, use_space) == (all_own, known.use_space)
     )
     return None if is_same else lines, use_space, f"{len(lines):,} characters, {why}"
-
-
-def _augmentation(facts: Facts, base: Base) -> list[Decision]:
-    """Return the random changes of few samples; nothing if the base has some of its own."""
-    names = (next(iter(each)) for each in base.config.at("Train.dataset.transforms"))
-    if facts.samples > _FEW or any(kind_of(name) == "random" for name in names):
-        return []
-    return [Decision(AUGMENTED, {}, "few samples: without random changes they are learned by heart")]
 
 
 def _direction(facts: Facts, base: Base, dictionary: str | None) -> list[Decision]:

@@ -127,7 +127,9 @@ def result_lines(inspection: Inspection, files: Files, trial: Trial) -> Iterator
         yield "  wrong labels cannot be found before weights read them: run init again with --base after the training"
     if "seconds" in numbers:
         seconds = numbers["seconds"]
-        whole = duration(seconds * plan["Global.epoch_num"])
+        of_evaluation = numbers.get("reading", 0.0) * (files.counts["val"] + files.counts["general"])
+        evaluations = plan.steps // plan["Global.eval_batch_step"][1]
+        whole = duration(seconds * plan["Global.epoch_num"] + evaluations * of_evaluation)
         yield f"an epoch takes about {duration(seconds)} on one core or one GPU of this machine, the training {whole}"
 
 

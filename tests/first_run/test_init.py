@@ -145,7 +145,7 @@ def test_looking_alone_writes_nothing(
 ) -> None:
     before = digest(tmp_path)
     content = json.loads(said(capsys, "init", photos, "--dry", "--json"))
-    assert content["samples"] == 84 and content["split"]["val"] == 3
+    assert content["samples"] == 34 and content["split"]["val"] == 8
     assert {"Global.character_dict_path", "Global.epoch_num"} <= {
         each["key"] for each in content["decisions"]
     }
@@ -243,9 +243,11 @@ def test_the_batch_fits_into_the_memory_and_few_of_many_samples_are_judged(
 
 
 def test_a_step_of_more_samples_costs_more_than_one_that_was_measured() -> None:
-    costs = trial.StepCosts(times=(3.0, 5.0), peaks=(200.0, 300.0), sizes=(8.0, 12.0), batches=7)
-    assert costs.seconds(1) == 7 * (1 + 10)  # 1 second, and 1 for each sample
-    assert costs.seconds(2) == 14 * (1 + 5)
+    costs = trial.StepCosts(
+        step=lambda count: 1.0 + count, peaks=(200.0, 300.0), sizes=(8.0, 12.0), batches=7, loading=0.1
+    )
+    assert costs.seconds(1) == 7 * (1 + 10 + 1)  # 1 second, 1 for each sample, and 0.1 to read it
+    assert costs.seconds(2) == 14 * (1 + 5) + 7
     assert costs.memory(1) == 100 + 12 * 50
     assert costs.most(24, 700) == 24 and costs.most(24, 699) == 23 and costs.most(24, 0) == 1
     assert replace(costs, peaks=(300.0, 300.0)).most(24, 0) == 24  # it could not be measured

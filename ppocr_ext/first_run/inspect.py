@@ -68,10 +68,6 @@ class Inspection:
     plan: Plan
     notes: Sequence[str]
 
-    def lines(self, characters: Iterable[str]) -> LineSource:
-        """Return what draws lines of these characters; see :func:`line_source`."""
-        return line_source(characters, self.found.texts.lengths, self.seed)
-
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain values."""
         return {

@@ -11,7 +11,7 @@ from ppocr_ext.evaluation.predictions import Rate
 from ppocr_ext.first_run.config_text import RUN, Data
 from ppocr_ext.first_run.decisions import Decision, Plan
 from ppocr_ext.first_run.inspect import Inspection
-from ppocr_ext.first_run.split import OWN_SPLIT
+from ppocr_ext.first_run.split import FEW_VAL, OWN_SPLIT
 from ppocr_ext.first_run.writing import CONFIG, JUDGED, Files
 from ppocr_ext.messages import command_line, shortened
 from ppocr_ext.report.page_template import duration, esc, page, percent, plain, scrolled, table
@@ -52,6 +52,11 @@ def finding_lines(inspection: Inspection) -> Iterator[str]:
     how = "your own" if inspection.split.by == OWN_SPLIT else f"by {inspection.split.by}"
     low, high = Rate(round(0.9 * counts["val"]), counts["val"]).interval
     yield f"split: {parts} ({how}); a measured 90 % will mean {low:.0%} to {high:.0%}"
+    if (count := counts["val"]) <= FEW_VAL:
+        yield (
+            f"warning: val has {count} samples, so each is {100 / count:.0f} points of the accuracy: they show whether "
+            "a training works, not which one is better. Fix: label at least 100 samples for val."
+        )
     yield from (f"note: {note}" for note in inspection.notes)
     if once := sum(count == 1 for count in texts.characters.values()):
         first = ", ".join(f"{each} ({place})" for each, _, place in texts.rarest[: min(once, _SHOWN)])
@@ -122,7 +127,9 @@ def result_lines(inspection: Inspection, files: Files, trial: Trial) -> Iterator
         yield "  wrong labels cannot be found before weights read them: run init again with --base after the training"
     if "seconds" in numbers:
         seconds = numbers["seconds"]
-        whole = duration(seconds * plan["Global.epoch_num"])
+        of_evaluation = numbers.get("reading", 0.0) * (files.counts["val"] + files.counts["general"])
+        evaluations = plan.steps // plan["Global.eval_batch_step"][1]
+        whole = duration(seconds * plan["Global.epoch_num"] + evaluations * of_evaluation)
         yield f"an epoch takes about {duration(seconds)} on one core or one GPU of this machine, the training {whole}"
 
 

@@ -20,7 +20,9 @@ _SHARE = 0.1  # of the samples that evaluate
 _ENOUGH = 1_000  # samples from which on at least _LEAST evaluate
 _LEAST = 200
 _FEWEST = 10  # samples that can be split
-_FEWEST_VAL = 2  # samples that can evaluate
+_FEWEST_VAL = 2  # samples of the user that evaluate
+FEW_VAL = 10  # samples, each of which counts for 10 points of the accuracy or more
+_MOST_FEW = 0.25  # share of the samples that evaluate, if more are needed than _SHARE
 _GROUPS = 10  # groups from which on samples are split by them
 _LARGEST = 0.3  # share of the samples in one group; a larger one says nothing about what belongs together
 _TEXTS = 100  # different texts, at most, that are classes: whole words of a closed list, or single characters
@@ -229,9 +231,8 @@ def _take(
     """
     training = codes == 0
     count = int(training.sum())
-    size = max(round(_SHARE * count), _LEAST if count >= _ENOUGH else _FEWEST_VAL) - int(
-        (codes == code).sum()
-    )
+    least = _LEAST if count >= _ENOUGH else min(FEW_VAL, int(_MOST_FEW * count))
+    size = max(round(_SHARE * count), least) - int((codes == code).sum())
     found, sizes = np.unique(groups[training], return_counts=True)
     size_of = dict(zip(found.tolist(), sizes.tolist(), strict=True))
     classes_of: dict[int, list[tuple[str, int]]] = {}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import resource
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from os.path import normpath
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import paddle
-from tqdm import tqdm
 
 from ppocr_ext.base.parts import kind_of
 from ppocr_ext.config import Config, load, resolve_charset
@@ -23,7 +22,7 @@ from ppocr_ext.data.batches import batch_size, batch_size_key
 from ppocr_ext.data.label_file import read_raw_lines, write_label_file
 from ppocr_ext.data.preprocessing import apply_transforms, sampler_scales
 from ppocr_ext.data.sample_seeds import generators_seeded
-from ppocr_ext.evaluation.evaluate import Evaluation, evaluate
+from ppocr_ext.evaluation.evaluate import evaluate
 from ppocr_ext.evaluation.predictions import Prediction
 from ppocr_ext.first_run.config_text import MORE, TAUGHT, Data, Lists
 from ppocr_ext.first_run.decisions import DICTIONARY, Plan
@@ -40,10 +39,11 @@ from ppocr_ext.run.host_config import complete, host_config
 from ppocr_ext.run.loader import loader_parts
 from ppocr_ext.run.run import Run
 from ppocr_ext.sanity.subject import open_subject
+from ppocr_ext.sources.samples import Sample
 from ppocr_ext.synth.contact_sheet import Caption, Picture, contact_sheet
 
 _STEPPED = (2, 4)  # samples of the steps that are measured
-_TIMED = 3  # steps of each size, of which the fastest counts: the first one compiles and allocates
+_TIMED = 2  # steps of each size, of which the faster one counts: the first one compiles and allocates
 _MEMORY = (
     0.6  # share of the memory that a step may take: loader and batches of several sizes take a third more
 )
@@ -63,7 +63,8 @@ class Trial:
         numbers: what was measured: ``seconds`` of an epoch on one core (processor time), or on the GPU; without
             training, ``accuracy`` of the weights on ``samples`` of val, of which ``unknown`` have characters that they
             do not know, the accuracy ``own_size`` with images in the size that they were trained with, if that differs,
-            and ``general`` on ``general_samples`` of the general list; ``judged`` labels.
+            and ``general`` on ``general_samples`` of the general list; ``judged`` labels; the seconds of ``reading`` a
+            sample in an evaluation.
         doubtful: the judged samples with the least likely labels, the worst first.
         note: why the weights were not tried; empty if they were.
     """
@@ -157,9 +158,9 @@ def _write_some(inspection: Inspection, folder: Path) -> Config:
     return config.with_values(new)
 
 
-def _usable(inspection: Inspection) -> Iterator[tuple[str, bytes]]:
-    """Yield the text and the encoded image of each sample whose image can be read."""
-    for sample in inspection.source.samples():
+def _usable(inspection: Inspection, first: Sequence[Sample] = ()) -> Iterator[tuple[str, bytes]]:
+    """Yield the text and the encoded image of each sample whose image can be read, after those of ``first``."""
+    for sample in chain(first, inspection.source.samples()):
         content = inspection.found.read(sample)
         if isinstance(content, bytes):
             yield sample.text, content
@@ -171,18 +172,28 @@ def _read(
     """Return what the weights read, as numbers of a :class:`Trial`, and the config with which they read it best."""
     base = inspection.plan.base
     config = _with_some(config, files.val)
-    result = _evaluate(config, host)
+    run = Run.build(config, "eval", host_path=host)
+    begin = time.process_time()
+    result = evaluate(run)
+    reading = (time.process_time() - begin) / len(result.predictions)
     unknown = sum(bool(base.charset and base.charset.unknown(each.label)) for each in result.predictions)
     accuracy = result.metrics["acc"]
-    numbers = {"accuracy": accuracy, "samples": len(result.predictions), "unknown": unknown}
+    numbers = {
+        "accuracy": accuracy,
+        "samples": len(result.predictions),
+        "unknown": unknown,
+        "reading": reading,
+    }
     own_size = base.config.at("Eval.dataset.transforms")
     if own_size != config.at("Eval.dataset.transforms"):
         values = {"Eval.dataset.transforms": own_size, "Global.allow_different_preprocessing": True}
-        numbers["own_size"] = _evaluate(config.with_values(values), host).metrics["acc"]
+        numbers["own_size"] = evaluate(Run.build(config.with_values(values), "eval", host_path=host)).metrics[
+            "acc"
+        ]
         if numbers["own_size"] > accuracy:
             config = config.with_values(values)
     if files.general is not None:
-        result = _evaluate(_with_some(config, files.general), host)
+        result = evaluate(Run.build(_with_some(config, files.general), "eval", host_path=host))
         numbers |= {"general": result.metrics["acc"], "general_samples": len(result.predictions)}
     return numbers, config
 
@@ -194,10 +205,6 @@ def _write_doubtful(
     judged = Data(folder, out / "train.txt")
     losses = _judged_labels(_with_some(config, judged, out / "val.txt"), host)
     return [losses[number] for number in write_doubtful(out / "doubtful.tsv", losses)]
-
-
-def _evaluate(config: Config, host: str | None) -> Evaluation:
-    return evaluate(Run.build(config, "eval", host_path=host))
 
 
 def _with_some(config: Config, data: Data, *more: Path) -> Config:
@@ -219,31 +226,31 @@ def _with_some(config: Config, data: Data, *more: Path) -> Config:
 
 @dataclass(frozen=True)
 class StepCosts:
-    """What training steps cost, their data aside, as a line through two measured steps of few samples.
+    """What training steps cost; their memory as a line through two measured steps of few samples.
 
     Attributes:
-        times: the seconds of a step with each number of samples in ``_STEPPED``.
-        peaks: the most memory after each of these steps, in bytes.
+        step: takes steps of so many samples, and returns the seconds of one.
+        peaks: the most memory after a step of each number of samples in ``_STEPPED``, in bytes.
         sizes: how large the batches of a training are, with those of ``Train.mix``, in samples of the measured size.
         batches: the batches of an epoch.
+        loading: the seconds in which a core reads a sample and changes it at random; 0 for a GPU, which goes on.
     """
 
-    times: Sequence[float]
+    step: Callable[[int], float]
     peaks: Sequence[float]
     sizes: Sequence[float]
     batches: int
-
-    def _line(self, values: Sequence[float], size: float) -> float:
-        (few, more), (first, second) = _STEPPED, values
-        return second + max(0.0, second - first) / (more - few) * (size - more)
+    loading: float
 
     def seconds(self, parts: float) -> float:
-        """Return the seconds of an epoch, each batch in so many parts."""
-        return self.batches * parts * self._line(self.times, sum(self.sizes) / len(self.sizes) / parts)
+        """Measure the seconds of an epoch, each batch in so many parts that fit into the memory."""
+        size = sum(self.sizes) / len(self.sizes)
+        return self.batches * (parts * self.step(max(1, round(size / parts))) + size * self.loading)
 
     def memory(self, parts: float) -> float:
         """Return the bytes for the largest batch, in so many parts."""
-        return self._line(self.peaks, max(self.sizes) / parts)
+        (few, more), (first, second) = _STEPPED, self.peaks
+        return second + max(0.0, second - first) / (more - few) * (max(self.sizes) / parts - more)
 
     def most(self, batch: int, memory: float) -> int:
         """Return the samples of a batch for which the memory is enough, at most ``batch`` and at least 1."""
@@ -253,7 +260,7 @@ class StepCosts:
 
 
 def costs_of_steps(config: Config, batches: int, host: str | None = None, others: float = 0.0) -> StepCosts:
-    """Measure steps of few samples; nothing is written.
+    """Measure steps of few samples, of the whole batch when that is asked for; nothing is written.
 
     On a CPU, seconds are processor time, so other programs hardly change them; on a GPU they are those of a clock.
 
@@ -270,9 +277,8 @@ def costs_of_steps(config: Config, batches: int, host: str | None = None, others
     context = subject.context
     clock = time.process_time if context.device == "cpu" else time.perf_counter
     optimizer = subject.restart()
-    # First of all, since the memory is measured as the most that this process ever had.
-    times, peaks = [], []
-    for count in tqdm(_STEPPED, "training steps", disable=None, leave=False):
+
+    def step(count: int) -> float:
         places = paddle.arange(count) % subject.batch.samples
         batch = replace(subject.batch, entries=[each[places] for each in subject.batch.entries])
         part = replace(subject, batch=batch)
@@ -284,16 +290,26 @@ def costs_of_steps(config: Config, batches: int, host: str | None = None, others
             optimizer.clear_grad(set_to_zero=False)
             float(total)  # waits for a GPU
             ends.append(clock())
-        times.append(min(end - begin for begin, end in pairwise(ends)))
+        return min(end - begin for begin, end in pairwise(ends))
+
+    peaks = []
+    for (
+        count
+    ) in _STEPPED:  # first of all, since the memory is measured as the most that this process ever had
+        step(count)
         peaks.append(_peak_memory() if context.device == "cpu" else 0)
-    if not sampler_scales(config, "Train"):
-        return StepCosts(times, peaks, [(batch_size(config) or 1) / (1 - others)], batches)
     plain = host_config(context.components)
-    sampler = loader_parts(context.host, plain, "Train", context.seed, logger=SILENT).batch_sampler
-    height, width = subject.batch.images.shape[2:]
-    scales = sampler.img_batch_pairs  # width, height and samples of its batches
-    sizes = [across * down * count / (width * height) / (1 - others) for across, down, count in scales]
-    return StepCosts(times, peaks, sizes, batches)
+    plain["Train"]["loader"]["batch_size_per_card"] = 1  # a few samples may be no batch
+    parts = loader_parts(context.host, plain, "Train", context.seed, logger=SILENT)
+    begin = clock()
+    loaded = sum(bool(parts.dataset[at]) for at in islice(chain.from_iterable(parts.batch_sampler), _TRIED))
+    loading = (clock() - begin) / max(1, loaded) if context.device == "cpu" else 0.0
+    sizes = [(batch_size(config) or 1) / (1 - others)]
+    if sampler_scales(config, "Train"):
+        height, width = subject.batch.images.shape[2:]
+        scales = parts.batch_sampler.img_batch_pairs  # width, height and samples of its batches
+        sizes = [across * down * count / (width * height) / (1 - others) for across, down, count in scales]
+    return StepCosts(step, peaks, sizes, batches, loading)
 
 
 def _peak_memory() -> int:
@@ -323,7 +339,7 @@ def _judged_labels(config: Config, host: str | None = None) -> list[tuple[Predic
 
 
 def _look(config: Config, inspection: Inspection, host: str | None) -> bytes:
-    """Return a PNG: each of the first images as it is evaluated, then as ``Train`` changes it at random."""
+    """Return a PNG: each of some images, turned ones first, as it is evaluated, then as ``Train`` changes it."""
     opened = open_host(host)
     whole = complete(config, resolve_charset(config, opened.find_file))
     options = whole.host_options()
@@ -334,7 +350,8 @@ def _look(config: Config, inspection: Inspection, host: str | None) -> bytes:
     # RecConAug joins samples
     random = [each for each in of_train if kind_of(next(iter(each))) == "random" and "RecConAug" not in each]
     pictures = []
-    for number, (text, content) in enumerate(islice(_usable(inspection), _LOOKED_AT)):
+    usable = _usable(inspection, inspection.source.moved[:_LOOKED_AT])
+    for number, (text, content) in enumerate(islice(usable, _LOOKED_AT)):
         for drawing in range(1 + (_LOOKS if random else 0)):
             with generators_seeded(inspection.seed, number, drawing):
                 steps = [*decode, *(random if drawing else ()), *resize]

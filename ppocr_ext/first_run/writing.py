@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
@@ -18,7 +19,7 @@ from ppocr_ext.data.sample_rules import SampleIssue
 from ppocr_ext.errors import DataError
 from ppocr_ext.first_run.config_text import NETWORK, Data, General, Lists, config_text, sections_text
 from ppocr_ext.first_run.decisions import Plan
-from ppocr_ext.first_run.inspect import DRAWABLE, Inspection
+from ppocr_ext.first_run.inspect import DRAWABLE, Inspection, line_source
 from ppocr_ext.first_run.split import OWN_SPLIT
 from ppocr_ext.io.atomic import atomic_writer, write_text
 from ppocr_ext.limits import usable_cores
@@ -26,7 +27,6 @@ from ppocr_ext.sources.listing import RECORD
 from ppocr_ext.sources.samples import SPLITS, Source
 from ppocr_ext.survey.images import ImageReader
 from ppocr_ext.synth.dataset_folder import DatasetFolder, make_folder
-from ppocr_ext.synth.lines import LineSource
 
 CONFIG = "config.yml"
 GENERAL_LINES = 300
@@ -90,7 +90,7 @@ def write_first_run(inspection: Inspection, command: str) -> Files:
     more = None if inspection.more is None else _write_more(inspection, inspection.more, counts)
     if plan.drawn:
         characters = sorted(plan.characters().intersection(inspection.found.texts.characters))
-        _draw(inspection.lines(characters), out / _DRAWN, plan.drawn)
+        _draw(characters, inspection, out / _DRAWN, plan.drawn)
     left_out: Counter[str] = Counter()
     notes: list[str] = []
     general = None
@@ -134,8 +134,9 @@ def write_config(plan: Plan, lists: Lists, out: Path, command: str) -> None:
     write_text(out / CONFIG, config_text(plan, lists, out, command))
 
 
-def _draw(lines: LineSource, folder: Path, count: int) -> None:
+def _draw(characters: Sequence[str], inspection: Inspection, folder: Path, count: int) -> None:
     """Draw lines into a folder of our own; one that an earlier command drew otherwise is replaced."""
+    lines = line_source(characters, inspection.found.texts.lengths, inspection.seed)
     wanted = DatasetFolder(lines, train=count, val=0)
     try:
         make_folder(folder, wanted, usable_cores())
@@ -243,11 +244,13 @@ def _write_more(inspection: Inspection, file: Path, counts: Counter[str]) -> Dat
     """
     known = inspection.plan.characters()
     labelled = {(inspection.source.root / each.image).resolve() for each in inspection.source.samples()}
+    lines = list(read_label_file(file))
+    labels = inspection.plan.as_labels([line.label for line in lines])
     rows = [
-        (line.images[0], line.label)
-        for line in read_label_file(file)
-        if known.issuperset(line.label)
-        and 0 < len(line.label) <= inspection.plan.longest
+        (line.images[0], label)
+        for line, label in zip(lines, labels, strict=True)
+        if known.issuperset(label)
+        and 0 < len(label) <= inspection.plan.longest
         and (file.parent / line.images[0]).resolve() not in labelled
     ]
     if not rows:
@@ -280,10 +283,11 @@ def _write_general(inspection: Inspection, counts: Counter[str]) -> General | No
     own = inspection.general
     file = own or inspection.out / "general" / "train_list.txt"
     if own is None:
-        _draw(inspection.lines(sorted(drawn)), file.parent, GENERAL_LINES)
-    label_of = plan.of_drawn if own is None else str
-    lines = (line for line in read_label_file(file) if line.label and known.issuperset(line.label))
-    rows = [(line.images[0], label_of(line.label)) for line in lines]
+        _draw(sorted(drawn), inspection, file.parent, GENERAL_LINES)
+    lines = [line for line in read_label_file(file) if line.label and known.issuperset(line.label)]
+    texts = [line.label for line in lines]
+    labels = plan.as_labels(texts) if own else map(plan.of_drawn, texts)
+    rows = [(line.images[0], label) for line, label in zip(lines, labels, strict=True)]
     every = 1 if own is None or plan.base.weights is None or len(rows) < 2 else 2
     judged, taught = (inspection.out / name for name in ("general.txt", "general_taught.txt"))
     counts["general"] = write_label_file(judged, rows[::every])

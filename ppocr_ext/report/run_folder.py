@@ -52,7 +52,8 @@ Keys of ``run.json``:
     official_weights: name → ``sha256``, ``address``, ``source``, of those that the run loaded.
     best: the best evaluation, and its ``best_epoch`` (0: of the weights that the run started from).
     never_evaluated: which steps at the end of an unfinished run were never evaluated, in words.
-    verdict: for a run that finished with an accuracy of 0: ``code``, ``text``, ``causes``, the ``next`` command.
+    verdict: for a run that reads nothing, or only its training samples: ``code``, ``text``, ``causes``, and ``next``, a
+        command.
     epoch, step_in_epoch, global_step: position at the end.
     failed_to_load: section → number of samples that failed when they were loaded, in process 0.
 """

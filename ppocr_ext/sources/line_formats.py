@@ -20,7 +20,7 @@ from ppocr_ext.sources.names import IMAGE_ENDINGS, LIST_ENDINGS, ending, split_n
 from ppocr_ext.sources.samples import Fields, Row, Rows, Skipped
 
 _IMAGE_KEYS = ("image", "image_path", "img_path", "file_name", "filename", "path", "file", "img")
-TEXT_KEYS = ("text", "transcription", "words", "plate_text", "label", "identity")
+TEXT_KEYS = ("text", "transcription", "words", "plate_text", "utf8_string", "label", "identity")
 BOX_KEYS = {"points", "poly", "bbox", "xtl", "xmin", "x_min", "x1", "original_width"}  # of a part of a page
 # how a column of texts may be named, and how the other one of two columns is not
 _LIKE_TEXT = re.compile(r"text|label|word|transcri|truth|\bgt\b|plate|caption|string|content")

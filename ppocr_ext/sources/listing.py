@@ -22,12 +22,13 @@ from xml.etree import ElementTree
 from ppocr_ext.errors import DataError
 from ppocr_ext.limits import MAX_RECORD_BYTES, MAX_TEXT_BYTES, open_regular
 from ppocr_ext.sources.names import IMAGE_ENDINGS, IN_DOUBT, LIST_ENDINGS, ending, split_in, splits_of, stem
+from ppocr_ext.sources.samples import Sample
 
 RECORD = "init.json"  # tells a folder that `init` wrote; what it drew or cut is no data
 # by ending: guesses of a tool, files of the past, and what has formats of its own
 _NOT_LISTS = ("bak", "cach", "cal", "json", "log", "old", "orig", "tmp", "xml")
 _NOT_LABELS = re.compile(  # by name: dictionaries, PPOCRLabel's state, predictions, texts for people
-    r"(.*_)?dict|classes|readme.*|requirements.*|licen[cs]e|filestate|.*predict.*|system_results|_annotations.*",
+    r"(.*_)?dict|classes|readme.*|requirements.*|licen[cs]e|filestate|.*predict.*|.*submission|system_results|_annotations.*",
     re.IGNORECASE,
 )
 _HIDDEN = (".", "__MACOSX")  # how names of files begin that are not the user's
@@ -71,6 +72,7 @@ class Listing:
         encodings: the encoding of each text file that has been read.
         most: how many label files of a kind are looked at, at most.
         choices: by format, what it has decided for the whole folder, and what it has read for that.
+        moved: the first samples whose polygon begins elsewhere than at the top left of the text.
 
     Raises:
         DataError: ``root`` is not a folder, or one of ``labels`` is not in it.
@@ -92,6 +94,7 @@ class Listing:
         self.guesses: dict[str, str] = {}
         self.encodings: dict[str, str] = {}
         self.choices: dict[str, Any] = {}
+        self.moved: list[Sample] = []
         self._heads: dict[str, str] = {}
         self._short: dict[str, bytes] = {}  # the content of files that their heads show whole
         self.most = max(_MOST_FILES, len(labels))

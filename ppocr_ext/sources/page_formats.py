@@ -5,6 +5,8 @@ from __future__ import annotations
 import cmath
 import math
 import re
+import unicodedata
+from collections.abc import Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -28,47 +30,54 @@ from ppocr_ext.sources.line_formats import (
 )
 from ppocr_ext.sources.listing import Listing, reading
 from ppocr_ext.sources.names import IMAGE_ENDINGS, ending
-from ppocr_ext.sources.samples import Box, Fields, Rows, Skipped
+from ppocr_ext.sources.samples import Box, Corner, Fields, Rows, Skipped
 
 _LABEL_STUDIO = r'\s*\[\s*\{.*"(annotations|original_width)"|[^\n]*\bannotation_id\b.*original_width'
-_COCO = r'\s*\{\s*"(info|licenses|images|annotations|categories|type)"'
+_COCO = r'\s*\{\s*"(info|licenses|images|annotations|categories|type|imgs|anns|cats|imgToAnns)"'
 _LARGEST = 1e12  # square pixels of a box: no page has as many
+_FARTHEST = 1e6  # pixels of a corner from that of the page
 
 
-def corners(box: Fields) -> tuple[Box, bool]:
+def corners(box: Fields, text: str = "") -> tuple[Box, bool]:
     """Return the four corners of a box in pixels, clockwise, and whether another one than the first is at the top left.
 
-    The four points of a polygon may begin at any corner: a line of text is wider than high and not upside down, so its
-    top left corner becomes the first. A box that `crop` turns keeps its first corner.
+    The points of a polygon may begin at any corner. Text is not upside down in its photo, so its top left corner
+    becomes the first one, as PaddleOCR's detection orders them. A vertical line of letters may read from below: if its
+    polygon begins along the line, it keeps its first corner. Chinese, Japanese and Korean read from above.
 
     Args:
         box: ``points``, as pairs or a text; Label Studio's ``x, y, width, height`` in percent, turned about a corner;
-            CVAT's ``xtl, ytl, xbr, ybr``, turned about the center; or COCO's ``bbox``. More or fewer than four points
-            give the upright rectangle around them.
+            CVAT's ``xtl, ytl, xbr, ybr``, turned about the center; or COCO's ``bbox``. Two points give the upright
+            rectangle, more than four the smallest one around them.
+        text: the text in the box.
 
     Raises:
         KeyError, TypeError, ValueError: it is none of these, or has no area.
     """
     points = _points(box)
-    if len(points) != 4:
-        xs, ys = zip(*points, strict=True)
-        points = _rectangle(min(xs), min(ys), max(xs) - min(xs), max(ys) - min(ys))
-    first, second, third, fourth = points
+    is_given = len(points) == 4
+    first, second, third, fourth = points if is_given else _around(points)
     area = (third[0] - first[0]) * (fourth[1] - second[1]) - (fourth[0] - second[0]) * (third[1] - first[1])
     if not 1 <= abs(area) / 2 < _LARGEST or box.get("image_rotation"):  # nor if it is not a number
         raise ValueError(f"a box of {area / 2} square pixels, or on an image that Label Studio has turned")
     clockwise = (first, second, third, fourth) if area > 0 else (first, fourth, third, second)
-    start = _top_left(clockwise) if "points" in box else 0
-    return (*clockwise[start:], *clockwise[:start]), start != 0  # type: ignore[return-value]
+    left = sorted(range(4), key=lambda at: clockwise[at][0])[:2]
+    start = min(left, key=lambda at: clockwise[at][1]) if "points" in box else 0
+    is_along = is_given and is_tall(math.dist(*clockwise[:2]), math.dist(*clockwise[1:3]))
+    if start % 2 and is_along and not any(unicodedata.east_asian_width(each) == "W" for each in text):
+        start = 0
+    return (*clockwise[start:], *clockwise[:start]), is_given and start != 0  # type: ignore[return-value]
 
 
-def _top_left(box: Box) -> int:
-    """Return which corner is the top left one of a horizontal line of text; 0 if the box is upright."""
-    a, b, c, d = (complex(*corner) for corner in box)
-    axes = [b + c - a - d, c + d - a - b]  # where the text leads, if it begins at the first, second, … corner
-    axes += [-axis for axis in axes]
-    start = max(range(4), key=lambda at: axes[at].real / abs(axes[at]))
-    return start if not is_tall(abs(axes[start - 1]), abs(axes[start])) else 0
+def _around(points: Sequence[Corner]) -> Sequence[Corner]:
+    """Return the corners of the upright rectangle around two points, or of the smallest one around more."""
+    if len(points) > 2 and all(abs(value) < _FARTHEST for value in chain(*points)):
+        import cv2
+        import numpy as np
+
+        return cv2.boxPoints(cv2.minAreaRect(np.array(points, np.float32))).tolist()
+    xs, ys = zip(*points, strict=True)
+    return _rectangle(min(xs), min(ys), max(xs) - min(xs), max(ys) - min(ys))
 
 
 def _points(box: Fields) -> list[tuple[float, float]]:
@@ -76,8 +85,9 @@ def _points(box: Fields) -> list[tuple[float, float]]:
     if "points" in box:
         points = box["points"]
         if isinstance(points, str):
-            numbers = re.split("[,; ]+", points.strip(",; "))
-            points = zip(numbers[::2], numbers[1::2], strict=True)
+            points = re.split("[,; ]+", points.strip(",; "))
+        if points and isinstance(points[0], str | int | float):
+            points = zip(points[::2], points[1::2], strict=True)
         return [(float(u) * x, float(v) * y) for u, v in points]
     degrees = float(box.get("rotation") or 0)
     if "xtl" in box:
@@ -202,9 +212,18 @@ def _read_cvat(listing: Listing, file: str) -> Rows:
 def _read_coco(listing: Listing, file: str) -> Rows:
     for content in objects([load_json(listing, file)]):
         # str: numbers could be chosen so that all have one hash
-        names = {str(each.get("id")): each.get("file_name") for each in objects(content.get("images"))}
-        for number, record in enumerate(objects(content.get("annotations")), start=1):
-            yield row(record, f"{file}#{number}", names.get(str(record.get("image_id")), "?"))
+        images = {str(each.get("id")): each for each in _members(content, "images", "imgs")}
+        for number, record in enumerate(_members(content, "annotations", "anns"), start=1):
+            image = images.get(str(record.get("image_id")), {})
+            is_bad = record.get("legibility") == "illegible" or record.get("utf8_string") == "."
+            marks = {"illegible": is_bad, "split": image.get("set", "")}
+            yield row({**marks, **record}, f"{file}#{number}", image.get("file_name", "?"))
+
+
+def _members(content: Fields, *keys: str) -> list[Fields]:
+    """Return the objects of an array of COCO, or those that COCO-Text and TextOCR keep by their ids."""
+    value = first_of(content, keys)
+    return objects([*value.values()] if isinstance(value, dict) else value)
 
 
 def _labelme(listing: Listing) -> tuple[str, dict[str, list[Fields]]]:
@@ -264,7 +283,7 @@ PAGE_FORMATS = {
         _read_cvat,
     ),
     "coco": Format(
-        "COCO: JSON with a text for each annotation",
+        "COCO, COCO-Text, TextOCR: JSON with a text for each annotation",
         lambda listing: _heads(listing, _COCO, "json"),
         _read_coco,
     ),

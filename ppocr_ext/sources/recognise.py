@@ -45,7 +45,6 @@ _UNSUPPORTED = {  # of the path of a file, or of its beginning: what it is, and 
     r"\.(mat|h5|hdf5|tfrecord|pkl|npz)$": ("a binary file", "write images and lines `path<TAB>text`"),
     r"(^|/)_annotations\.": ("Roboflow's export, which has boxes without text,", _EXPORT),
     r"<tagset>|<imagelist>": ("SVT's or ICDAR 2003's XML", "write lines `path<TAB>text`"),
-    r'"utf8_string"|"imgToAnns"': ("COCO-Text or TextOCR", "write PPOCRLabel's Label.txt, or cut the words"),
     r'"paragraphs"\s*:': ("HierText", "write PPOCRLabel's Label.txt, or cut the lines"),
     r"\bregion_(shape_)?attributes\b": ("VIA's export", "write PPOCRLabel's Label.txt, or cut the lines"),
     r'\A\s*\{\s*"source-ref"': ("a manifest of AWS Ground Truth", "write lines `path<TAB>text`"),
@@ -127,13 +126,17 @@ def recognise(
     for file in listing.labels if listing.by_user else ():
         if file not in files:
             why = next((note for note in notes if note.startswith(f"{file} ")), _why_unknown(listing, file))
-            raise DataError(f"--labels: {why}", code="unread_labels")
+            fix = "" if "Fix:" in why else " Fix: write lines `path<TAB>text`, or leave it out of --labels."
+            raise DataError(f"--labels: {why}{fix}", code="unread_labels")
     records = Records(_distinct(selection))
     if any(reading.doubts.total() for reading in readings):
         deque(records, maxlen=0)  # to the end
     notes += _remarks(listing, files, sum((reading.doubts for reading in selection), Counter()))
     images = tuple(listing.images)
-    return Source(selection[0].format, listing.root, files, images, tuple(notes), lambda: iter(records))
+    moved = tuple(sample for sample in listing.moved if sample.place.startswith(files))
+    return Source(
+        selection[0].format, listing.root, files, images, tuple(notes), lambda: iter(records), moved
+    )
 
 
 def _remarks(listing: Listing, files: Sequence[str], doubts: Mapping[str, int]) -> list[str]:
@@ -245,13 +248,16 @@ def _entry(
     if row.box is None:
         return Sample(image, row.text, row.place, split, page_of_crop(image))
     try:
-        box, is_moved = corners(row.box)
+        box, is_moved = corners(row.box, row.text)
     except (KeyError, TypeError, ValueError):
         return Skipped("bad_box", row.place, repr(row.text[:60]), image)
-    doubts["Polygons that begin elsewhere than at the top left, cut as text that is not upside down"] += (
-        is_moved
-    )
-    return Sample(image, row.text, row.place, split, image, box)
+    sample = Sample(image, row.text, row.place, split, image, box)
+    doubts[
+        "Polygons that begin elsewhere than at the top left, cut as text that is not upside down (look.png)"
+    ] += is_moved
+    if is_moved and len(listing.moved) < BLOCK:
+        listing.moved.append(sample)
+    return sample
 
 
 def _place(sample: Sample) -> str:

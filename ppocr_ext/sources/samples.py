@@ -116,6 +116,7 @@ class Source:
         notes: sentences that a user should read, such as that an encoding is not UTF-8.
         read: a function that yields all entries from the beginning, each time that it is called. The files are
             read at the first time alone; after that, an entry takes 10 to 40 bytes of memory.
+        moved: the first samples whose polygon begins elsewhere than at the top left of the text.
     """
 
     format: str
@@ -124,6 +125,7 @@ class Source:
     images: tuple[str, ...]
     notes: tuple[str, ...]
     read: Callable[[], Entries]
+    moved: tuple[Sample, ...] = ()
 
     def samples(self) -> Iterator[Sample]:
         """Yield the entries that are samples, in their order."""

@@ -282,6 +282,17 @@ FOLDER = group(
         "--format tsv",
         "--format csv",
     ),
+    case(
+        "A list that may be a part of a split, or not",
+        folder("doubt", train_txt="a.png\tone\n", **{"crash-test_txt": "b.png\ttwo\n"}),
+        "crash-test.txt",
+        "--split",
+    ),
+    case(
+        "A list of `--labels` without a sample",
+        folder("notes", "--labels", "list.txt", "notes.txt", list_txt="a.png\tone\n", notes_txt="all read\n"),
+        "notes.txt",
+    ),
     case("Too few samples", folder("few", list_txt="a.png\tone\nb.png\ttwo\n"), "2 samples"),
     case(
         "Characters that no label has",

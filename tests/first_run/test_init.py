@@ -80,7 +80,8 @@ def test_from_nothing_to_a_config_that_passes_its_check(
     assert text.index("recognised: tsv (labels.txt)") < text.index("written:")
     assert len(text.splitlines()) <= 40
     train, val = labels(Path("my/train.txt")), labels(Path("my/val.txt"))
-    assert len(train) == 31 and len(val) == 3 and not set(train) & set(val)
+    assert "warning: val has 8 samples" in text
+    assert len(train) == 26 and len(val) == 8 and not set(train) & set(val)
     assert {Path(name).name: text for name, text in (train | val).items()} == labels(photos / "labels.txt")
     assert Path("my/dict.txt").read_text(encoding="utf-8").split() == sorted(
         set("".join((train | val).values()))
@@ -144,7 +145,7 @@ def test_looking_alone_writes_nothing(
 ) -> None:
     before = digest(tmp_path)
     content = json.loads(said(capsys, "init", photos, "--dry", "--json"))
-    assert content["samples"] == 34 and content["split"]["val"] == 3
+    assert content["samples"] == 34 and content["split"]["val"] == 8
     assert {"Global.character_dict_path", "Global.epoch_num"} <= {
         each["key"] for each in content["decisions"]
     }
@@ -242,9 +243,11 @@ def test_the_batch_fits_into_the_memory_and_few_of_many_samples_are_judged(
 
 
 def test_a_step_of_more_samples_costs_more_than_one_that_was_measured() -> None:
-    costs = trial.StepCosts(times=(3.0, 5.0), peaks=(200.0, 300.0), sizes=(8.0, 12.0), batches=7)
-    assert costs.seconds(1) == 7 * (1 + 10)  # 1 second, and 1 for each sample
-    assert costs.seconds(2) == 14 * (1 + 5)
+    costs = trial.StepCosts(
+        step=lambda count: 1.0 + count, peaks=(200.0, 300.0), sizes=(8.0, 12.0), batches=7, loading=0.1
+    )
+    assert costs.seconds(1) == 7 * (1 + 10 + 1)  # 1 second, 1 for each sample, and 0.1 to read it
+    assert costs.seconds(2) == 14 * (1 + 5) + 7
     assert costs.memory(1) == 100 + 12 * 50
     assert costs.most(24, 700) == 24 and costs.most(24, 699) == 23 and costs.most(24, 0) == 1
     assert replace(costs, peaks=(300.0, 300.0)).most(24, 0) == 24  # it could not be measured

@@ -147,20 +147,33 @@ def test_a_resumed_run_counts_from_its_first_step(tiny, tmp_path):
     assert notices(run) == [("4 of 12", "constant_guess")] and verdict(run)["code"] == "constant_guess"
 
 
-def test_a_run_that_learns_gets_neither(short_texts, tmp_path):
+def run_of_learner(short_texts, folder, evaluated):
     settings = {
-        "Global.save_model_dir": str(tmp_path / "run"),
+        "Global.save_model_dir": str(folder),
         "Global.epoch_num": 40,
         "Global.eval_batch_step": [0, 120],
         "Global.report": False,
         "Optimizer.lr.warmup_epoch": 1,
         "Train.loader.batch_size_per_card": 8,
         "Train.loader.num_workers": 0,
-        "Eval.dataset.label_file_list": [str(short_texts / "train_list.txt")],
+        "Eval.dataset.label_file_list": [str(evaluated)],
     }
-    outcome = train(learner(short_texts, **settings))
+    return train(learner(short_texts, **settings))
+
+
+def test_a_run_that_learns_gets_neither(short_texts, tmp_path):
+    outcome = run_of_learner(short_texts, tmp_path / "run", short_texts / "train_list.txt")
     assert outcome.position.global_step == 120 and outcome.best["acc"] > 0
     assert not notices(tmp_path / "run") and verdict(tmp_path / "run") is None
+
+
+def test_a_run_that_learns_its_samples_by_heart_is_told_so(short_texts, tmp_path):
+    lines = (short_texts / "train_list.txt").read_text().splitlines()
+    pairs = [line.split("\t") for line in lines]
+    others = tmp_path / "others.txt"  # images that have another label here than in the training
+    others.write_text("".join(f"{image}\t{label[::-1]}\n" for image, label in pairs))
+    run_of_learner(short_texts, tmp_path / "run", others)
+    assert verdict(tmp_path / "run")["code"] == "by_heart"
 
 
 def test_a_decoder_alone_is_watched(captchas, tmp_path):

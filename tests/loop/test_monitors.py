@@ -15,6 +15,7 @@ from ppocr_ext.loop.hooks.collapse_rules import (
     LEARNT,
     StepRules,
     check_evaluation,
+    check_gap,
     check_learning,
     healthy_ranges,
 )
@@ -168,3 +169,12 @@ def test_what_a_run_has_not_learnt(loss, guess, values, code):
     found = check_learning(loss, guess, values, healthy_ranges(), ["the neck"])
     assert found.code == code and found.causes == ("the neck", *CAUSES[code])
     assert ("loss" in found.text) != math.isnan(loss)
+
+
+@pytest.mark.parametrize(
+    ("loss", "lines", "accuracy", "is_found"),
+    [(0.1, 60, 0.16, True), (0.1, 60, 0.8, False), (0.8, 60, 0.16, False), (0.1, 12, 0.16, False)],
+)
+def test_an_evaluation_far_below_the_training_is_found(loss, lines, accuracy, is_found):
+    found = check_gap([loss] * lines, accuracy)
+    assert (found is not None and found.code == "by_heart") == is_found

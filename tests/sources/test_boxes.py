@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import math
 from typing import Any
 
@@ -18,6 +19,7 @@ BOXES: dict[str, tuple[dict[str, Any], Any]] = {
     "counterclockwise": ({"points": [SQUARE[0], SQUARE[3], SQUARE[2], SQUARE[1]]}, SQUARE),
     "two corners": ({"points": [[50, 30], [10, 10]]}, SQUARE),
     "a polygon": ({"points": [*SQUARE[:2], (50, 20), *SQUARE[2:]]}, SQUARE),
+    "numbers of TextOCR": ({"points": [10, 10, 50.0, 10, 50, 30, 10, 30]}, SQUARE),
     "a text": ({"points": "10,10;50,10;50,30;10,30"}, SQUARE),
     "COCO": ({"bbox": [10, 10, 40, 20]}, SQUARE),
     "COCO of CVAT, turned": ({"bbox": [10, 10, 40, 20], "rotation": 90.0}, ((40, 0), (40, 40), (20, 40), (20, 0))),
@@ -35,7 +37,7 @@ BOXES: dict[str, tuple[dict[str, Any], Any]] = {
     "a line": ({"points": [[1, 1], [9, 1]]}, None),
     "crossed": ({"points": [SQUARE[0], SQUARE[1], SQUARE[3], SQUARE[2]]}, None),
     "no points": ({"points": []}, None), "one point": ({"points": [[1, 1]]}, None), "none": ({"points": None}, None),
-    "no numbers": ({"points": [["x", 1]] * 4}, None), "numbers": ({"points": [1, 2, 3, 4]}, None),
+    "no numbers": ({"points": [["x", 1]] * 4}, None), "numbers": ({"points": [1, 2, 3]}, None),
     "not a number": ({"points": [[math.nan, 1], *SQUARE[1:]]}, None), "infinite": ({"bbox": [0, 0, math.inf, 5]}, None),
 }  # fmt: skip
 
@@ -50,20 +52,53 @@ def test_corners_are_clockwise_from_the_first(name: str) -> None:
         np.testing.assert_allclose(corners(box)[0], expected, atol=1e-9)
 
 
-SLANTED = ((10, 10), (50, 30), (40, 50), (0, 30))
+STEEP = 60  # degrees
 HIGH = ((10, 10), (30, 10), (30, 50), (10, 50))
+COLUMN = ((10, 10), (30, 14), (20, 64), (0, 60))
 
 
-@pytest.mark.parametrize("start", range(4))
-@pytest.mark.parametrize("step", [1, -1])
-@pytest.mark.parametrize("box", [SQUARE, SLANTED, ((10, 10), (30, 10), (30, 35), (10, 35)), HIGH])
-def test_a_line_of_text_is_not_upside_down(box: Box, step: int, start: int) -> None:
-    order = [box[(start + step * at) % 4] for at in range(4)]
-    found, begins_elsewhere = corners({"points": order})
-    if box is HIGH:  # text from above or from below: its first corner is the user's
-        assert found[0] == order[0] and not begins_elsewhere
-    else:
-        assert found == box and begins_elsewhere == (start != 0)
+def lines() -> dict[str, Box]:
+    """Return the corners of lines of text, the top left one of the text first."""
+    boxes: dict[str, Box] = {"upright": SQUARE, "short and high": ((10, 10), (30, 10), (30, 35), (10, 35))}
+    for degrees in (30, -30, STEEP, -STEEP):
+        turn = cmath.rect(1, math.radians(degrees))
+        ends = [(100 + 100j) + side * turn for side in (0, 100, 100 + 20j, 20j)]
+        boxes[f"turned by {degrees}"] = tuple((each.real, each.imag) for each in ends)  # type: ignore[assignment]
+    return boxes
+
+
+def orders(box: Box) -> list[tuple[int, list[Any]]]:
+    """Return the start and the points of the eight polygons of a box."""
+    return [
+        (start, [box[(start + step * at) % 4] for at in range(4)]) for start in range(4) for step in (1, -1)
+    ]
+
+
+@pytest.mark.parametrize("name", lines())
+def test_a_line_of_text_is_not_upside_down(name: str) -> None:
+    box = lines()[name]
+    for start, order in orders(box):
+        assert corners({"points": order}) == (box, start != 0)
+
+
+@pytest.mark.parametrize("box", [HIGH, COLUMN])
+def test_a_column_of_chinese_reads_from_above(box: Box) -> None:
+    for start, order in orders(box):
+        assert corners({"points": order}, "\u4e2d\u6587") == (box, start != 0)
+
+
+def test_letters_along_a_high_box_read_as_their_polygon_begins() -> None:
+    for start, order in orders(HIGH):
+        assert corners({"points": order}, "ABC")[0][0] == (order[0] if start % 2 else HIGH[0])
+
+
+def test_more_than_four_points_are_cut_along_the_line() -> None:
+    box = lines()["turned by 30"]
+    middle = [tuple(np.mean([box[at], box[at - 1]], axis=0)) for at in range(4)]
+    points = [point for at in (2, 3, 0, 1) for point in (middle[at], box[at])]
+    found, begins_elsewhere = corners({"points": points})
+    np.testing.assert_allclose(found, box, atol=1e-3)
+    assert not begins_elsewhere
 
 
 def page() -> Any:

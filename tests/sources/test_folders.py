@@ -497,7 +497,6 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("a.xml", '<?xml version="1.0"?>\n<alto xmlns="x"></alto>'),
         ("a.xml", "<annotation><object><name>plate</name></object></annotation>"),
         ("words.xml", "<tagset><image><imageName>a.jpg</imageName></image></tagset>"),
-        ("cocotext.v2.json", '{"cats": {}, "anns": {"1": {"utf8_string": "x", "image_id": 1}}}'),
         ("train.jsonl", '{"info": {}, "annotations": [{"image_id": "a", "paragraphs": []}]}'),
         ("via.csv", "filename,region_shape_attributes,region_attributes\n"),
         ("output.manifest", '{"source-ref": "s3://b/a.jpg", "job": {}}\n'), ("train.txt", '["a.jpg", "b.jpg"]\tx\n'),

@@ -56,7 +56,14 @@ def tab_case(root: Path) -> None:
     odd = {"grey.png": "", "rgba.png": "###", "deep.tif": "deep", "gone.png": "x", "a.jpg": TEXTS["a.jpg"]}
     again = tabs({"a.jpg": TEXTS["a.jpg"]})
     write(root, "labels.txt", tabs({**TEXTS, **odd}, "\r\n") + again + "no tab\r\n\r\n")
-    for name in ("dict.txt", "fileState.txt", "README.txt", "predictions.tsv", ".git/labels.txt"):
+    for name in (
+        "dict.txt",
+        "fileState.txt",
+        "README.txt",
+        "predictions.tsv",
+        "sample_submission.csv",
+        ".git/labels.txt",
+    ):
         write(root, name, tabs(dict.fromkeys(TEXTS, "wrong")))
 
 
@@ -98,6 +105,25 @@ CVAT = """<?xml version="1.0" encoding="utf-8"?><annotations><version>1.1</versi
 <attribute name="color">red</attribute></polygon><tag label="page"><attribute name="text">whole</attribute></tag>
 <box label="plate" xtl="1" ytl="1" xbr="9" ybr="9"></box></image></annotations>"""
 
+COCO_TEXT = {
+    "cats": {},
+    "anns": {
+        "1": {"image_id": 7, "bbox": [10, 10, 40, 20], "utf8_string": "one", "legibility": "legible"},
+        "2": {"image_id": 7, "bbox": [10, 10, 40, 20], "utf8_string": "o", "legibility": "illegible"},
+        "a_3": {
+            "image_id": 7,
+            "bbox": [10, 10, 40, 20],
+            "points": [10, 30, 50, 30, 50, 50, 10, 50],
+            "utf8_string": "two",
+        },
+        "a_4": {
+            "image_id": 7,
+            "bbox": [10, 10, 40, 20],
+            "utf8_string": ".",
+        },  # of TextOCR, where nobody could read it
+    },
+    "imgs": {"7": {"id": 7, "set": "val", "file_name": "train2014/p.jpg"}},
+}
 COCO = {
     "images": [{"id": 7, "file_name": "p.jpg"}],
     "annotations": [
@@ -248,6 +274,8 @@ PAGES = {
         [("images/p.jpg", "AB & C"), ("images/p.jpg", "poly"), ("images/p.jpg", "whole")], {"no_text": 1}),
     "coco": ("coco", drawn(("_x.json", json.dumps(COCO)), names=[P]), [(P, "one"), (P, "two")],
         {"missing_image": 1, "bad_box": 1}),
+    "COCO-Text": ("coco", drawn(("cocotext.v2.json", json.dumps(COCO_TEXT)), names=[P]), [(P, "one"), (P, "two")],
+        {"illegible": 2}),
     "labelme": ("labelme", drawn(("p.json", json.dumps({"version": "5", "shapes": SHAPES})), names=[P]),
         [(P, "one"), (P, "two")], {}),
     "labelme, described": ("labelme", drawn(("p.json", json.dumps({"shapes": DESCRIBED})), names=[P]),
@@ -346,6 +374,16 @@ def test_labelme_is_read_in_one_way_in_a_folder(tmp_path: Path, described: int) 
     samples, _ = entries(recognise(tmp_path))
     start = "label " if described == 1 else "D"
     assert sorted(each.text for each in samples) == sorted(f"{start}{number}" for number in range(12))
+
+
+def test_polygons_that_begin_elsewhere_are_shown_first(tmp_path: Path) -> None:
+    draw(tmp_path / "p.png")
+    box = [[10, 10], [50, 10], [50, 30], [10, 30]]
+    shapes = [{"label": "as written", "points": box}, {"label": "moved", "points": [*box[2:], *box[:2]]}]
+    write_json(tmp_path, "p.json", {"shapes": shapes})
+    source = recognise(tmp_path)
+    first, second = source.samples()
+    assert source.moved == (second,) and first.box == second.box and len(source.notes) == 1
 
 
 def test_every_format_and_reason_has_a_case() -> None:

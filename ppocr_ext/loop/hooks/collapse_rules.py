@@ -19,6 +19,8 @@ AT_GUESS = (
     0.95  # share of the loss of the best constant guess; above it, a run has learnt nothing from its images
 )
 ALL_BLANK = 0.9995  # share of frames that counts as all: a batch of short text lines has about 2,000 frames
+# A run whose last training samples are read, at least FITTED of LEAST_LINES or more, and of the evaluation BELOW less.
+FITTED, BELOW, LEAST_LINES = 0.9, 0.3, 40
 
 
 Ranges = Mapping[str, float]
@@ -71,6 +73,7 @@ _WEIGHTS = "the weights were damaged, or are of another dictionary: go back to b
 _LABELS = "labels do not belong to their images, or images are empty: look at samples.json"
 _BATCH_NORM = "BatchNorm has learnt from absurd images: keep Global.absurd_input and absurd_variance"
 _LONGER = "too few steps: train longer (Global.epoch_num), with short text lines first"
+_DIFFERENT = "Eval prepares images or labels differently from Train: look at samples.json"
 _NRTR = "label_gtc is empty or has another encoder than NRTRLabelEncode: look at the transforms of Train"
 
 CAUSES: dict[str, tuple[str, ...]] = {
@@ -106,8 +109,14 @@ CAUSES: dict[str, tuple[str, ...]] = {
     ),
     "nothing_right": (
         _LONGER,
-        "Eval prepares images or labels differently from Train: look at samples.json",
+        _DIFFERENT,
         _LABELS,
+    ),
+    "by_heart": (
+        "few samples were learned by heart: label more, draw lines (ppocr-ext make-dataset lines), add RecAug to the "
+        "transforms of Train, or begin with weights (ppocr-ext init --base)",
+        _DIFFERENT,
+        "Eval has images of another kind than Train: compare both in samples.json",
     ),
 }
 
@@ -227,3 +236,18 @@ def check_learning(
     code, text = next(names for names, holds in conditions.items() if holds)
     measured = f" (loss {loss:.4g}; best constant guess, without the images: {guess:.4g})"
     return Finding(code, text if math.isnan(loss) else text + measured, seen)
+
+
+def check_gap(losses: Sequence[float], accuracy: float) -> Finding | None:
+    """Return what is wrong with a run that reads its training samples, and far fewer others; None if it is not one.
+
+    Args:
+        losses: CTC losses of the last training samples, -ln p(label): below ln 2, no other text is as probable.
+        accuracy: the best one of the evaluations.
+    """
+    read = sum(loss < math.log(2) for loss in losses) / max(1, len(losses))
+    if len(losses) < LEAST_LINES or read < FITTED or read - accuracy < BELOW:
+        return None
+    return Finding(
+        "by_heart", f"{read:.0%} of the last training samples are read, and {accuracy:.0%} of Eval"
+    )

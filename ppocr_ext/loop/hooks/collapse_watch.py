@@ -26,6 +26,7 @@ from ppocr_ext.loop.hooks.collapse_rules import (
     Finding,
     StepRules,
     check_evaluation,
+    check_gap,
     check_learning,
     healthy_ranges,
 )
@@ -56,7 +57,7 @@ class CollapseWatch(Hook):
     """Measure the outputs regularly and at each evaluation; warn of a collapse, or stop (a hook of process 0).
 
     At a third of the run, a warning tells if the loss is still that of a constant guess. If the run ends with an
-    accuracy of 0, ``run.json`` gets a verdict.
+    accuracy of 0, or one far below that on its training samples, ``run.json`` gets a verdict.
 
     Args:
         every: steps between two measurements; raised to :data:`LEAST_EVERY`.
@@ -158,13 +159,18 @@ class CollapseWatch(Hook):
             )
 
     def on_end(self, outcome: Outcome) -> None:
-        if outcome.status != "finished" or outcome.best.get("acc") != 0:
+        best = outcome.best.get("acc")
+        if outcome.status != "finished" or best is None:
             return
-        finding = self._check_learning()
+        is_ctc = self._head.endswith("ctc")
+        losses = [float(loss) for batch in self._losses if is_ctc for loss in batch.losses]
+        finding = check_gap(losses, best) or (self._check_learning() if best == 0 else None)
+        if finding is None:
+            return
         command = command_line(
             "sanity", "-c", self._run.folder / "config.yml", host=self._run.options.host_path
         )
-        text = f"the best accuracy is 0: {finding.code}: {finding.text}. {finding.advice}\nNext: {command}"
+        text = f"the best accuracy is {best:.4g}: {finding.code}: {finding.text}. {finding.advice}\nNext: {command}"
         LOG.warning("%s", text)
         self._add("verdict", {"code": finding.code, "text": text, "causes": finding.causes, "next": command})
 

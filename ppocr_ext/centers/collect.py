@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 import paddle
 import paddle.distributed as dist
-from paddle import Tensor, nn
+from paddle import Tensor
 from tqdm import tqdm
 
 from ppocr_ext import __version__
@@ -442,16 +442,14 @@ def _add_processes(result: CenterAccumulator) -> None:
 
 def _identity(run: Run, options: CollectOptions) -> str:
     """Return a digest of everything the sums depend on: weights, dictionary, samples, choice of frames."""
-    config = run.context.config
+    files = [each for found in run.data.preflight.values() for each in found.files]
     parts = {
         "model": state_digest(run.model),
         "charset": run.context.charset.digest,
-        "lines": [
-            (str(each.path), each.digest) for found in run.data.preflight.values() for each in found.files
-        ],
-        "data": str(config.at("Eval.dataset.data_dir", default="")),
+        "lines": [(str(each.path), each.digest) for each in files],
+        "data": str(run.context.config.at("Eval.dataset.data_dir", default="")),
         "count": len(run.data.eval_loader.dataset),
-        "batch": config.at("Eval.loader.batch_size_per_card"),
+        "batch": run.context.config.at("Eval.loader.batch_size_per_card"),
         "frames": options.frames,
         "all_lines": options.all_lines,
         "limit": options.limit,
@@ -477,10 +475,8 @@ def require_frames(result: CenterAccumulator, options: CollectOptions) -> None:
     raise DataError(f"No character of {result.samples:,} samples has frames: {cause}", code="no_frames")
 
 
-def table_of(
-    result: CenterAccumulator, charset: Charset, model: nn.Layer, meta: Mapping[str, Any]
-) -> CenterTable:
-    """Return the centers; ``meta`` gets the model, the dictionary and the samples that they were made of."""
+def table_of(result: CenterAccumulator, charset: Charset, meta: Mapping[str, Any]) -> CenterTable:
+    """Return the centers; ``meta`` gets the dictionary and the samples that they were made of."""
     present = result.present
     name = charset.name
     if charset.path is not None:
@@ -496,7 +492,6 @@ def table_of(
             "charset": name,
             "charset_digest": charset.digest,
             "classes": charset.ctc_classes,
-            "model_digest": state_digest(model),
             "lines": result.samples,
             "accuracy": result.accuracy,
             "versions": {"ppocr_ext": __version__, "paddle": paddle.__version__, "numpy": np.__version__},

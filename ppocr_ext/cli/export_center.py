@@ -139,10 +139,12 @@ def _write(args: argparse.Namespace, built: Run, result: CenterAccumulator, name
     """Write and print the centers and their summary; return the files."""
     from ppocr_ext.centers.center_summary import CenterSummary
     from ppocr_ext.centers.collect import table_of
+    from ppocr_ext.modeling.digests import state_digest
 
     options = {key: getattr(args, key) for key in ("split", "frames", "all_lines", "limit")}
     charset = built.context.charset
-    table = table_of(result, charset, built.model, {"model": name, **options})
+    meta = {"model": name, "model_digest": state_digest(built.model), **options}
+    table = table_of(result, charset, meta)
     table.save(args.output)
     summary = CenterSummary.of(table, charset, read_groups())
     files = [args.output, args.output.with_suffix(".json")]

@@ -77,7 +77,7 @@ def test_centers_are_those_of_a_plain_loop(request, which, name, features):
     run = built(request.getfixturevalue(which), name)
     assert not hasattr(run.model, "Teacher")
     expected, counts = plain_loop(run, all_lines=True)
-    table = table_of(collect(run, CollectOptions(all_lines=True)), run.context.charset, run.model, {})
+    table = table_of(collect(run, CollectOptions(all_lines=True)), run.context.charset, {})
     assert table.class_ids.tolist() == sorted(expected)
     assert dict(zip(table.class_ids.tolist(), table.counts.tolist(), strict=True)) == counts
     for c, center in zip(table.class_ids.tolist(), table.centers, strict=True):
@@ -100,7 +100,7 @@ def test_the_model_is_unchanged_and_two_passes_are_equal(trained):
 
 def test_aligned_frames_are_of_the_labels_alone(trained, captchas):
     run = built(trained)
-    table = table_of(collect(run, CollectOptions(frames="aligned")), run.context.charset, run.model, {})
+    table = table_of(collect(run, CollectOptions(frames="aligned")), run.context.charset, {})
     labels = [line.split("\t")[1] for line in (captchas / "train_list.txt").read_text().splitlines()]
     assert set(table.characters[1:]) == set("".join(labels))
     assert table.counts.sum() == 24 * 16  # each frame of each line

@@ -122,8 +122,7 @@ def test_the_command_refuses_before_it_reads_anything(plain, capsys):
 def test_a_training_that_leaves_cores_idle_says_how_to_use_them(
     plain, tmp_path, monkeypatch, caplog, change, advice
 ):
-    facts = {"cores": 2, "batch": 64, "weights": 5_000_000, "threads": None, "device": "cpu"}
-    facts |= {"checkpoint": None, **change}
+    facts = {"cores": 2, "batch": 64, "weights": 5_000_000, "threads": None, "device": "cpu", **change}
     monkeypatch.setattr(launch, "usable_cores", lambda: facts["cores"])
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     if facts["threads"]:
@@ -132,7 +131,7 @@ def test_a_training_that_leaves_cores_idle_says_how_to_use_them(
         f"Train: {{loader: {{batch_size_per_card: {facts['batch']}}}, sampler: {facts.get('sampler', '{}')}}}"
     )
     config = config_of(tmp_path, f"Global: {{use_sync_bn: {facts.get('sync_bn', 'false')}}}\n{train}")
-    context = SimpleNamespace(config=config, device=facts["device"], checkpoint=facts["checkpoint"])
+    context = SimpleNamespace(config=config, device=facts["device"], checkpoint=facts.get("checkpoint"))
     with caplog.at_level("INFO"):
         launch.advise_processes(context, facts["weights"])
     if advice is None:

@@ -99,9 +99,8 @@ def test_the_surest_mistakes_come_first_then_the_least_sure_of_what_is_right(tmp
 
 
 def test_lines_of_training_batches_are_not_among_them(tmp_path):
-    metric = RecMetric()
-    hook = started(metric, tmp_path)
-    metric = hook.wrap_metric(metric)
+    hook = started(RecMetric(), tmp_path)
+    metric = hook.wrap_metric(RecMetric())
     for label in ("train", "eval"):  # cal_metric_during_train asks the same metric
         metric(([("a", 0.5)], [(label, 1.0)]), [np.zeros((1, 3, 4, 8), np.float32)])
         metric.get_metric()

@@ -39,9 +39,8 @@ class LookAtTeacher(Hook):
         assert not any(layer.training for layer in layers)
 
     def on_end(self, outcome):
-        self.after, self.student = (
-            state_digest(getattr(self.run.network, name)) for name in ("Teacher", "Student")
-        )
+        networks = self.run.network.models
+        self.after, self.student = (state_digest(networks[name]) for name in ("Teacher", "Student"))
 
 
 @pytest.fixture(scope="module")

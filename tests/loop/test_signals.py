@@ -90,12 +90,8 @@ class AskDuringEvaluation(Hook):
     """Send a signal after the first batch of an evaluation, and note whether a checkpoint exists after the second."""
 
     def on_start(self, run, training):
-        self.latest, self.batches, self.saved, self.saves = (
-            run.context.folder / "latest.pdparams",
-            0,
-            None,
-            [],
-        )
+        self.latest = run.context.folder / "latest.pdparams"
+        self.batches, self.saved, self.saves = 0, None, []
 
     def wrap_metric(self, metric):
         def call(*args, **kwargs):

@@ -88,12 +88,10 @@ def evaluate(folder: str, rounds: int) -> dict[str, Any]:
         }
     )
     run = Run.build(config, "eval")
-    samples, results = len(run.data.eval_loader.dataset), []
+    samples, results, host = len(run.data.eval_loader.dataset), [], run.context.host
     model = model_to_evaluate(run.context, run.model, samples)
     parts = (model, run.data.eval_loader, run.decoder, run.metric, "rec")
-    speeds = [
-        _speed(samples, lambda: results.append(run.context.host.evaluate(*parts))) for _ in range(rounds + 1)
-    ]
+    speeds = [_speed(samples, lambda: results.append(host.evaluate(*parts))) for _ in range(rounds + 1)]
     return {"images_per_second": speeds[1:], "acc": results[-1]["acc"]}
 
 

@@ -73,9 +73,7 @@ class DryBatch:
         # NumPy's: Paddle's `std` mixes types, and warns of it on standard error
         return 0 < float(images.numpy().astype("float32").std(axis=2, ddof=1).max()) < _LEAST_SPREAD
 
-    def texts_of(
-        self, charset: Charset, head: str, place: int, length: int | None = None
-    ) -> list[str | None]:
+    def texts_of(self, charset: Charset, head: str, place: int, length: int | None) -> list[str | None]:
         """Return the texts of the labels [B, L] at ``place``, by the rule of PaddleOCR's encoder of ``head``.
 
         Args:

@@ -28,7 +28,7 @@ from ppocr_ext.run.run import Run, Training
 
 
 class Window:
-    """Add up the values of steps; the losses stay on the device until :meth:`close` returns their means.
+    """Add up the values of steps; the losses stay on the device until :meth:`means` returns their means.
 
     Args:
         state: the state of a window that a resumed run continues. Its images and time are counted anew.
@@ -73,8 +73,8 @@ class Window:
         self._began += now - self._last_step
         self._last_step = now
 
-    def close(self) -> tuple[dict[str, Any], float]:
-        """Return the means of the window for ``metrics.jsonl``, and the seconds of a step; begin a new window."""
+    def means(self) -> tuple[dict[str, Any], float]:
+        """Return the means for ``metrics.jsonl``, and the seconds of a step."""
         elapsed = max(time.perf_counter() - self._began, 1e-9)
         losses = {name: float(total.mean()) / self._applied for name, total in self._sums.items()}
         means = {
@@ -86,9 +86,7 @@ class Window:
         }
         if self._applied < self.steps:
             means["skipped"] = self.steps - self._applied
-        seconds = elapsed / max(self.steps, 1)
-        self.__init__()  # type: ignore[misc]
-        return means, seconds
+        return means, elapsed / self.steps
 
 
 class MetricsLog(Hook):
@@ -138,7 +136,8 @@ class MetricsLog(Hook):
     def on_step(self, step: StepDone) -> None:
         self._window.add(step)
         if self._window.steps >= self._every:
-            means, seconds = self._window.close()
+            means, seconds = self._window.means()
+            self._window = Window()
             self._write("train", step.position, means)
             self._show(step.position, means, seconds)
 
@@ -153,7 +152,7 @@ class MetricsLog(Hook):
             ends.callback(self._file.close)
             # The mean of a few steps would be a spike in the curves.
             if 2 * self._window.steps >= self._every:
-                self._write("train", outcome.position, self._window.close()[0])
+                self._write("train", outcome.position, self._window.means()[0])
 
     def _write(self, kind: str, position: Position, values: Mapping[str, Any]) -> None:
         elapsed = round(self._before + time.perf_counter() - self._began, 2)

@@ -161,7 +161,7 @@ def load_model_weights(
                 # Raises an error that says what does not fit.
                 load_part(model, path, None, target_models=targets)
         covered |= dict.fromkeys(contained, str(path))
-    for name in own if needed is None else filter(own.__contains__, needed):
+    for name in [each for each in own if needed is None or each in needed]:
         if name not in covered and _load_sub_model(model, name, context, load_part):
             covered[name] = str(own_path(context, name))
     return covered

@@ -24,7 +24,6 @@ from ppocr_ext.errors import DataError
 from ppocr_ext.loop.events import Hook
 from ppocr_ext.loop.hooks.weight_checks import state_digest
 from ppocr_ext.loop.session import train
-from ppocr_ext.run.freezing import frozen_models
 
 
 class Keep(Hook):
@@ -35,7 +34,7 @@ class Keep(Hook):
 
     def on_start(self, run, training):
         self.run = run
-        self.before = {name: state_digest(getattr(run.network, name)) for name in frozen_models(run.network)}
+        self.before = {name: state_digest(getattr(run.network, name)) for name in run.network.frozen or ()}
 
     def on_end(self, outcome):
         names = {n for n, p in self.run.network.named_parameters() if not p.stop_gradient}

@@ -69,12 +69,11 @@ def started(metric, folder):
     run = types.SimpleNamespace(metric=metric, context=types.SimpleNamespace(folder=folder), network=None)
     hook = ReportHook()
     hook.on_start(run, types.SimpleNamespace(loss=None, amp=None))
-    return hook
+    return hook, hook.wrap_metric(metric)
 
 
 def evaluated(metric, tmp_path, *batches):
-    hook = started(metric, tmp_path)
-    metric = hook.wrap_metric(metric)
+    hook, metric = started(metric, tmp_path)
     for lines, images in batches:
         metric(lines, [images])
     numbers = metric.get_metric()
@@ -99,8 +98,7 @@ def test_the_surest_mistakes_come_first_then_the_least_sure_of_what_is_right(tmp
 
 
 def test_lines_of_training_batches_are_not_among_them(tmp_path):
-    hook = started(RecMetric(), tmp_path)
-    metric = hook.wrap_metric(RecMetric())
+    hook, metric = started(RecMetric(), tmp_path)
     for label in ("train", "eval"):  # cal_metric_during_train asks the same metric
         metric(([("a", 0.5)], [(label, 1.0)]), [np.zeros((1, 3, 4, 8), np.float32)])
         metric.get_metric()

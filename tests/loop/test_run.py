@@ -39,8 +39,7 @@ class LookAtTeacher(Hook):
         assert not any(layer.training for layer in layers)
 
     def on_end(self, outcome):
-        networks = self.run.network.models
-        self.after, self.student = (state_digest(networks[name]) for name in ("Teacher", "Student"))
+        self.after, self.student = (state_digest(self.run.network.models[n]) for n in ("Teacher", "Student"))
 
 
 @pytest.fixture(scope="module")

@@ -186,9 +186,8 @@ class Listed(Writer):
 
 @pytest.fixture
 def run(tmp_path):
-    metric = types.SimpleNamespace(main_indicator="acc")
-    context = types.SimpleNamespace(folder=tmp_path, config=Config())
-    return types.SimpleNamespace(context=context, metric=metric)
+    part = types.SimpleNamespace
+    return part(context=part(folder=tmp_path, config=Config()), metric=part(main_indicator="acc"))
 
 
 def test_writers_are_closed_when_a_run_fails(run):

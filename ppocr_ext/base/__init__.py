@@ -1,1 +1,15 @@
-"""Facts for all other parts of the package; this part imports nothing of it."""
+"""What other parts of the package stand on: facts about PaddleOCR, and the base of proxies. It imports none of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Proxy:
+    """An object in the place of ``real``: an attribute that it does not define is that of ``real``."""
+
+    def __init__(self, real: Any) -> None:
+        self.real = real
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)

@@ -26,6 +26,7 @@ from tqdm import tqdm
 from ppocr_ext import __version__
 from ppocr_ext.base.parts import DATASET_ROWS
 from ppocr_ext.characters.center_table import CenterTable
+from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import NETWORK
 from ppocr_ext.data.batches import BatchLayout, images_of
@@ -329,7 +330,7 @@ class CollectOptions:
 
 
 def collect(run: Run, options: CollectOptions) -> CenterAccumulator:
-    """Run once over the samples of ``run.eval_loader``, and return the sums of all processes.
+    """Run once over the samples of ``run.data.eval_loader``, and return the sums of all processes.
 
     Each process takes a share of the batches.
 
@@ -338,7 +339,7 @@ def collect(run: Run, options: CollectOptions) -> CenterAccumulator:
         ModelError: the model has no CTC head.
     """
     classifier = classifier_of(ctc_head_of(run.model))
-    result = CenterAccumulator(run.charset.ctc_classes, int(classifier.weight.shape[0]))
+    result = CenterAccumulator(run.context.charset.ctc_classes, int(classifier.weight.shape[0]))
     identity = _identity(run, options)
     files = options.partial_files()
     partial = files[dist.get_rank()] if files else None
@@ -369,8 +370,8 @@ def _run_batches(
     done: int,
     identity: str,
 ) -> None:
-    loader = run.eval_loader
-    label, length = label_positions(run.config)
+    loader = run.data.eval_loader
+    label, length = label_positions(run.context.config)
     loader.batch_sampler = _ShareOfBatches(
         loader.batch_sampler, options.limit, dist.get_rank(), dist.get_world_size(), done
     )
@@ -407,8 +408,8 @@ def _reader(run: Run, options: CollectOptions) -> Iterator[Callable[[Tensor], tu
 
     The compiled network computes them, or the network itself if none is compiled.
     """
-    count = len(run.eval_loader.dataset)
-    compiled = model_to_evaluate(run, run.model, min(count, options.limit or count), _REQUEST)
+    count = len(run.data.eval_loader.dataset)
+    compiled = model_to_evaluate(run.context, run.model, min(count, options.limit or count), _REQUEST)
     if isinstance(compiled, CompiledNetwork) and compiled.engine != NETWORK:
 
         def compute(images: Tensor) -> tuple[Tensor, Tensor]:
@@ -441,13 +442,14 @@ def _add_processes(result: CenterAccumulator) -> None:
 
 def _identity(run: Run, options: CollectOptions) -> str:
     """Return a digest of everything the sums depend on: weights, dictionary, samples, choice of frames."""
+    files = [each for found in run.data.preflight.values() for each in found.files]
     parts = {
         "model": state_digest(run.model),
-        "charset": run.charset.digest,
-        "lines": [(str(each.path), each.digest) for found in run.preflight.values() for each in found.files],
-        "data": str(run.config.at("Eval.dataset.data_dir", default="")),
-        "count": len(run.eval_loader.dataset),
-        "batch": run.config.at("Eval.loader.batch_size_per_card"),
+        "charset": run.context.charset.digest,
+        "lines": [(str(each.path), each.digest) for each in files],
+        "data": str(run.context.config.at("Eval.dataset.data_dir", default="")),
+        "count": len(run.data.eval_loader.dataset),
+        "batch": run.context.config.at("Eval.loader.batch_size_per_card"),
         "frames": options.frames,
         "all_lines": options.all_lines,
         "limit": options.limit,
@@ -473,10 +475,9 @@ def require_frames(result: CenterAccumulator, options: CollectOptions) -> None:
     raise DataError(f"No character of {result.samples:,} samples has frames: {cause}", code="no_frames")
 
 
-def table_of(result: CenterAccumulator, run: Run, meta: Mapping[str, Any]) -> CenterTable:
-    """Return the centers; ``meta`` gets the model, the dictionary and the samples that they were made of."""
+def table_of(result: CenterAccumulator, charset: Charset, meta: Mapping[str, Any]) -> CenterTable:
+    """Return the centers; ``meta`` gets the dictionary and the samples that they were made of."""
     present = result.present
-    charset = run.charset
     name = charset.name
     if charset.path is not None:
         name = name.replace(str(charset.path), charset.path.name)  # others may get the file of centers
@@ -491,7 +492,6 @@ def table_of(result: CenterAccumulator, run: Run, meta: Mapping[str, Any]) -> Ce
             "charset": name,
             "charset_digest": charset.digest,
             "classes": charset.ctc_classes,
-            "model_digest": state_digest(run.model),
             "lines": result.samples,
             "accuracy": result.accuracy,
             "versions": {"ppocr_ext": __version__, "paddle": paddle.__version__, "numpy": np.__version__},

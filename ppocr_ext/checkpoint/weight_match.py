@@ -18,7 +18,7 @@ import numpy as np
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.checkpoints import SHOWN, WRAPPERS
 from ppocr_ext.errors import WeightsError
-from ppocr_ext.messages import shortened
+from ppocr_ext.messages import LOG, shortened
 
 # (pattern of the parameter name, kind of class index, axis that runs over the classes)
 _CLASS_PARAMETERS = (
@@ -226,6 +226,21 @@ class WeightMatch:
             f"of another shape: {shortened(shapes, SHOWN, '; ')}" if shapes else "",
         ]
         return "\n  ".join(filter(None, lines))
+
+    def log(self) -> None:
+        """Log what was loaded."""
+        LOG.info("weights %s", self.summary())
+        if self.mismatches():
+            LOG.warning("weights loaded in part (Global.pretrained_partial):\n  %s", self.mismatches())
+        if self.unexpected:
+            LOG.info("not used from the file: %s", shortened(self.unexpected, SHOWN))
+
+    def carrying(self, rows: CarriedRows, charset: Charset) -> WeightMatch:
+        """Return the match with ``rows`` carried over to ``charset``, unless all characters stay where they are."""
+        if not rows.values or rows.old.characters == charset.characters:
+            return self
+        wrong = {name: each for name, each in self.wrong_shape.items() if name not in rows.values}
+        return replace(self, matched={**self.matched, **rows.values}, wrong_shape=wrong, carried=rows)
 
     def restricted(self, prefixes: tuple[str, ...]) -> WeightMatch:
         """Return the match of only the entries under ``prefixes``."""

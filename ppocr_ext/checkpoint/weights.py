@@ -67,7 +67,7 @@ def load_weights(
     charset: Charset | None = None,
     old_charset: Charset | None = None,
     old_is_assumed: bool = False,
-    only: tuple[str, ...] = (),
+    only: tuple[str, ...] = ("",),
     target_models: Sequence[str] = (),
     assign: bool = True,
 ) -> WeightMatch:
@@ -81,7 +81,7 @@ def load_weights(
         charset: the model's dictionary, to explain different class counts.
         old_charset: the file's dictionary; classifier and embedding rows are carried over character by character.
         old_is_assumed: True if ``old_charset`` is a guess. Then the class counts of the file decide.
-        only: prefixes of the entries to load (``"Teacher."``); others stay as they are. Empty: all.
+        only: prefixes of the entries to load (``"Teacher."``); others stay as they are.
         target_models: sub-models that may get the weights of a single model, the preferred one first.
         assign: False compares only; ``model`` does not change.
 
@@ -99,20 +99,13 @@ def load_weights(
     shapes: Shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
     entries = {name: _float32(value) for name, value in checkpoint.weights().items()}
     match = match_weights(file, entries, shapes, first_prefix, target_models)
-    if charset is not None:
-        old = _old_charset(match, checkpoint, charset, old_charset)
-        counts = {} if old is None else ctc_classes_of(match.values, state, old)
-        considered = match.restricted(only) if only else match
-        if old is not None and _is_of(old, considered, counts, charset, old_is_assumed, partial):
-            rows = carried_rows(file, match.values, state, old, charset)
-            if rows.values and rows.old.characters != charset.characters:
-                wrong = {name: each for name, each in match.wrong_shape.items() if name not in rows.values}
-                match = replace(
-                    match, matched={**match.matched, **rows.values}, wrong_shape=wrong, carried=rows
-                )
-    if only:
-        match = match.restricted(only)
-        shapes = {name: shape for name, shape in shapes.items() if name.startswith(only)}
+    old = None if charset is None else _old_charset(match, checkpoint, charset, old_charset)
+    if charset is not None and old is not None:
+        counts = ctc_classes_of(match.values, state, old)
+        if _is_of(old, match.restricted(only), counts, charset, old_is_assumed, partial):
+            match = match.carrying(carried_rows(file, match.values, state, old, charset), charset)
+    match = match.restricted(only)
+    shapes = {name: shape for name, shape in shapes.items() if name.startswith(only)}
     if match.missing or match.wrong_shape:
         theirs = {name: tuple(value.shape) for name, value in match.values.items()}
         differences = tuple(config_differences(theirs, shapes))
@@ -122,11 +115,7 @@ def load_weights(
     require_usable_values(file, match.matched)
     if assign:
         put_back(match.matched, state)
-    LOG.info("weights %s", match.summary())
-    if match.mismatches():
-        LOG.warning("weights loaded in part (Global.pretrained_partial):\n  %s", match.mismatches())
-    if match.unexpected:
-        LOG.info("not used from the file: %s", shortened(match.unexpected, SHOWN))
+    match.log()
     return match
 
 

@@ -66,9 +66,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; return the exit code."""
-    from ppocr_ext.host.complete import import_paddle
-
-    import_paddle()
     from ppocr_ext.checkpoint.contents import BEFORE, new_files
     from ppocr_ext.evaluation.blend import blend_checkpoints
     from ppocr_ext.io.atomic import check_writable

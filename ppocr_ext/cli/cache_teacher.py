@@ -50,9 +50,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; return the exit code."""
-    from ppocr_ext.host.complete import import_paddle
-
-    import_paddle()
     from ppocr_ext.recipes.teacher_cache_job import CacheBuilder, CacheOptions, build_cache
 
     set_up_logs(args.host)

@@ -42,9 +42,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; return the exit code."""
-    from ppocr_ext.host.complete import import_paddle
-
-    import_paddle()
     from ppocr_ext.evaluation.evaluate import evaluate, select_model
     from ppocr_ext.evaluation.predictions import write_predictions
     from ppocr_ext.host import open_host

@@ -78,9 +78,6 @@ def _width(text: str) -> int | None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; return the exit code."""
-    from ppocr_ext.host.complete import import_paddle
-
-    import_paddle()
     from ppocr_ext.export.exporter import export_trained
     from ppocr_ext.run.logs import set_up_logs
 

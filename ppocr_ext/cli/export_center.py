@@ -69,9 +69,6 @@ def run(args: argparse.Namespace) -> int:
     """Run the command; return the exit code."""
     import paddle.distributed as dist
 
-    from ppocr_ext.host.complete import import_paddle
-
-    import_paddle()
     from ppocr_ext.centers.collect import (
         CollectOptions,
         collect,
@@ -142,11 +139,14 @@ def _write(args: argparse.Namespace, built: Run, result: CenterAccumulator, name
     """Write and print the centers and their summary; return the files."""
     from ppocr_ext.centers.center_summary import CenterSummary
     from ppocr_ext.centers.collect import table_of
+    from ppocr_ext.modeling.digests import state_digest
 
     options = {key: getattr(args, key) for key in ("split", "frames", "all_lines", "limit")}
-    table = table_of(result, built, {"model": name, **options})
+    charset = built.context.charset
+    meta = {"model": name, "model_digest": state_digest(built.model), **options}
+    table = table_of(result, charset, meta)
     table.save(args.output)
-    summary = CenterSummary.of(table, built.charset, read_groups())
+    summary = CenterSummary.of(table, charset, read_groups())
     files = [args.output, args.output.with_suffix(".json")]
     write_text(files[1], summary.to_json(table, result.accuracy, result.samples))
     if args.pkl is not None:

@@ -22,6 +22,7 @@ from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
 from ppocr_ext import __version__
+from ppocr_ext.base import Proxy
 from ppocr_ext.errors import PPOCRExtError, interruption_behind, with_code
 from ppocr_ext.loop.signals import termination_signals
 from ppocr_ext.messages import (
@@ -63,6 +64,8 @@ COMMANDS = {
     "weights": "list and download PaddleOCR's official weights, by name",
     "doctor": "check the installation, and print the commands that fix it",
 }
+# These import Paddle first; others import it later, or do without it.
+_WITH_PADDLE = {"quickstart", "sanity", "eval", "blend", "export", "export-center", "cache-teacher"}
 # How Paddle's warnings on every machine begin: a compiler cache that only developers of operators need, that BatchNorm
 # updates its statistics in training, and that an optimizer has no state before its first step.
 _NOISE = ("No ccache found", "When training", "The input state dict is empty")
@@ -125,18 +128,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-class _PrintableOutput:
+class _PrintableOutput(Proxy):
     """Standard output without control characters, since names and labels in files may hold escape sequences."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
 
     def write(self, text: str) -> int:
         """Write ``text`` without control characters."""
-        return self._stream.write(printable(text))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+        return self.real.write(printable(text))
 
 
 def _open_closed_streams() -> None:
@@ -238,6 +235,10 @@ def _run(arguments: list[str]) -> int:
     # `--debug` may stand anywhere, also behind a subcommand; `again` is the command that continues a stopped job
     options = argparse.Namespace(debug="--debug" in rest, again=command_line(name, *rest))
     args = build_parser(name, module).parse_args([word for word in rest if word != "--debug"], options)
+    if name in _WITH_PADDLE:
+        from ppocr_ext.host.complete import import_paddle
+
+        import_paddle()
     return module.run(args)
 
 

@@ -84,9 +84,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     It sets ``args.make_source``, a function that returns the source of the images and the dictionary.
     """
     kinds = parser.add_subparsers(title="kinds", dest="kind", metavar="KIND", required=True)
-    for name, summary, examples, add_options, make_source in (
-        ("lines", _LINES, _LINE_EXAMPLES, _add_line_arguments, _line_source),
-        ("captcha", _CAPTCHAS, _CAPTCHA_EXAMPLES, _add_captcha_arguments, _captcha_source),
+    for name, summary, examples, make_source, *groups in (
+        (
+            "lines",
+            _LINES,
+            _LINE_EXAMPLES,
+            _line_source,
+            _add_text_arguments,
+            _add_font_arguments,
+            _add_look_arguments,
+        ),
+        ("captcha", _CAPTCHAS, _CAPTCHA_EXAMPLES, _captcha_source, _add_captcha_arguments),
     ):
         kind = kinds.add_parser(
             name,
@@ -108,7 +116,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             metavar="N",
             help="processes that draw (one for each processor core)",
         )
-        add_options(kind)
+        for add_options in groups:
+            add_options(kind)
         kind.set_defaults(make_source=make_source)
 
 
@@ -136,8 +145,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _add_line_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the lines."""
+def _add_text_arguments(parser: argparse.ArgumentParser) -> None:
     text = parser.add_argument_group("text")
     which = text.add_mutually_exclusive_group()
     add = text.add_argument
@@ -166,6 +174,9 @@ def _add_line_arguments(parser: argparse.ArgumentParser) -> None:
         ),
     )
     add("--skip-undrawable", action="store_true", help="leave out characters that no font draws (an error)")
+
+
+def _add_font_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("fonts").add_argument
     for name, what in (
         (
@@ -182,6 +193,9 @@ def _add_line_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         help="use this share of the font families only for val",
     )
+
+
+def _add_look_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("look").add_argument
     style = LineStyle()
     add("--height", type=int, default=style.height, metavar="PIXELS", help=f"({style.height})")

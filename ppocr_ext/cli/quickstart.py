@@ -62,9 +62,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
-    from ppocr_ext.host.complete import import_paddle
-
-    import_paddle()
     from ppocr_ext.recipes.quickstart_job import QuickstartOptions, StopSignal, run_quickstart, to_markdown
     from ppocr_ext.run.logs import set_up_console
 

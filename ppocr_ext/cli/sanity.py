@@ -50,9 +50,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; return the exit code."""
-    from ppocr_ext.host.complete import import_paddle
-
-    import_paddle()
     import paddle.distributed as dist
 
     from ppocr_ext.io.atomic import check_writable

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import paddle
+from paddle import nn
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint, TrainState
 from ppocr_ext.checkpoint.contents import write_weights
@@ -22,6 +23,8 @@ from ppocr_ext.errors import WeightsError
 from ppocr_ext.evaluation.evaluate import evaluate_now
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.messages import LOG
+from ppocr_ext.run.context import RunContext
+from ppocr_ext.run.freezing import frozen_models
 from ppocr_ext.run.general import SECTION, open_general
 from ppocr_ext.run.model_setup import load_network
 from ppocr_ext.run.recogniser import single_recogniser
@@ -65,12 +68,13 @@ def blended(before: Mapping[str, Any], after: Mapping[str, Any], share: float) -
     return {name: before[name].astype(tensor.dtype).lerp(tensor, share) for name, tensor in after.items()}
 
 
-def blend_tensors(run: Run) -> dict[str, Any]:
-    """Return the tensors of a run that change on the way, by name: those of floating point that are not frozen."""
+def blend_tensors(network: nn.Layer) -> dict[str, Any]:
+    """Return the tensors of networks that change on the way, by name: those of floating point that are not frozen."""
+    frozen = frozen_models(network)
     return {
         name: tensor
-        for name, tensor in run.network.state_dict().items()
-        if tensor.is_floating_point() and name.partition(".")[0] not in run.frozen
+        for name, tensor in network.state_dict().items()
+        if tensor.is_floating_point() and name.partition(".")[0] not in frozen
     }
 
 
@@ -148,18 +152,18 @@ def blend_checkpoints(
     # with all features, the output would be that of a sub-model
     single = single.without(["Architecture.return_all_feats"])
     run = Run.build(single, "eval", host_path=host_path, weights_of=name or "Student")
-    loader = open_general(run, run.network)
+    loader = open_general(run.context, run.network)
     warn_of_few_lines(len(loader.dataset), max_drop)
-    tensors = blend_tensors(run)
+    tensors = blend_tensors(run.network)
     after = {name: tensor.clone() for name, tensor in tensors.items()}
-    _load_same_network(run, before)
+    _load_same_network(run.context, run.network, before)
     first = {name: tensor.clone() for name, tensor in tensors.items()}
     indicator = run.metric.main_indicator
 
     def read(share: float) -> BlendPoint:
         put_back(blended(first, after, share), tensors)
         new, general = (
-            float(evaluate_now(run, each, run.metric)[indicator]) for each in (run.eval_loader, loader)
+            float(evaluate_now(run, each, run.metric)[indicator]) for each in (run.data.eval_loader, loader)
         )
         LOG.info("%s", point := BlendPoint(share, new, general))
         return point
@@ -171,32 +175,32 @@ def blend_checkpoints(
     if target and best.share:
         put_back(blended(first, after, best.share), tensors)
         metrics = {indicator: best.accuracy, GENERAL: best.general, DROP: start.general - best.general}
-        state = TrainState(best=metrics, charset_digest=run.charset.digest)
+        state = TrainState(best=metrics, charset_digest=run.context.charset.digest)
         write_weights(target, {name: each.numpy() for name, each in run.network.state_dict().items()}, state)
         write_text(Path(f"{target}.json"), blend_record(start.general, max_drop, points))
     return points, best
 
 
-def _load_same_network(run: Run, path: str) -> None:
+def _load_same_network(context: RunContext, network: nn.Layer, path: str) -> None:
     """Load weights into the network of a run, if they are of this network and its dictionary.
 
     Raises:
         WeightsError: they are not; the message names the first entry that differs.
     """
     checkpoint = Checkpoint(path)
-    shapes = {name: tuple(tensor.shape) for name, tensor in run.network.state_dict().items()}
-    prefix = f"{run.options.weights_of}."
+    shapes = {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
+    prefix = f"{context.options.weights_of}."
     match = match_weights(checkpoint.weights_file(), checkpoint.weights(), shapes, prefix)
     name = next((name for name in shapes if name not in match.matched), None)
     if name is not None:
         theirs = list(match.wrong_shape[name][0]) if name in match.wrong_shape else "missing"
         raise WeightsError(
-            f"{path}: of another network or dictionary than {run.config.settings.checkpoints}: {name} is {theirs} "
+            f"{path}: of another network or dictionary than {context.config.settings.checkpoints}: {name} is {theirs} "
             f"(expected {list(shapes[name])}). {_FIX}",
             code="architecture_mismatch",
         )
-    is_other = checkpoint.train_state().charset_digest not in (None, run.charset.digest)
-    if is_other or load_network(run, run.network, path, None, first_prefix=prefix).carried is not None:
+    is_other = checkpoint.train_state().charset_digest not in (None, context.charset.digest)
+    if is_other or load_network(context, network, path, None, first_prefix=prefix).carried is not None:
         raise WeightsError(
-            f"{path}: of another dictionary than {run.charset.name}. {_FIX}", code="charset_mismatch"
+            f"{path}: of another dictionary than {context.charset.name}. {_FIX}", code="charset_mismatch"
         )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ppocr_ext.base import Proxy
 from ppocr_ext.base.parts import BRANCH_ROWS, CTC_DECODER, TAUGHT_ALGORITHMS
 from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError
@@ -14,6 +15,7 @@ from ppocr_ext.evaluation.predictions import Prediction
 from ppocr_ext.modeling import EVAL, DistillationModel
 from ppocr_ext.run.compiled_models import model_to_evaluate
 from ppocr_ext.run.loader_setup import image_names
+from ppocr_ext.run.model_wrappers import Amp
 from ppocr_ext.run.recogniser import check_sub_model
 from ppocr_ext.run.run import Run
 
@@ -33,23 +35,19 @@ class Evaluation:
     skipped: int
 
 
-class _RecordingMetric:
+class _RecordingMetric(Proxy):
     """A metric that also keeps (label, text, confidence) of each sample."""
 
     def __init__(self, metric: Any, model_name: str | None) -> None:
-        self._metric = metric
+        super().__init__(metric)
         self._model_name = model_name
-        self.main_indicator = metric.main_indicator
         self.samples: list[tuple[str, str, float]] = []
 
     def __call__(self, decoded: Any, batch: Any, **kwargs: Any) -> Any:
         texts, labels = decoded[self._model_name] if self._model_name is not None else decoded
         for (text, confidence), (label, _) in zip(texts, labels, strict=True):
             self.samples.append((label, text, float(confidence) if text else 0.0))
-        return self._metric(decoded, batch, **kwargs)
-
-    def get_metric(self) -> dict[str, float]:
-        return self._metric.get_metric()
+        return self.real(decoded, batch, **kwargs)
 
 
 class _GtcDecoder:
@@ -95,22 +93,25 @@ def evaluate(run: Run, head: str = "ctc") -> Evaluation:
     """
     name = run.metric.key if isinstance(run.model, DistillationModel) else None
     recorder = _RecordingMetric(run.metric, name)
-    model_type = run.config.at("Architecture.model_type", default=None)
+    config = run.context.config
+    loader = run.data.eval_loader
+    model_type = config.at("Architecture.model_type", default=None)
     model, decoder = _reader(run, head, name)
-    metrics = run.host.evaluate(model, run.eval_loader, decoder, recorder, model_type)
-    delimiter = run.config.at("Eval.dataset.delimiter", default="\t")
+    metrics = run.context.host.evaluate(model, loader, decoder, recorder, model_type)
+    delimiter = config.at("Eval.dataset.delimiter", default="\t")
     # A dataset without names of images gives empty ones.
-    names = itertools.chain(image_names(run.eval_loader.dataset, delimiter), itertools.repeat(""))
+    names = itertools.chain(image_names(loader.dataset, delimiter), itertools.repeat(""))
     predictions = [Prediction(image, *sample) for image, sample in zip(names, recorder.samples, strict=False)]
-    report = run.preflight.get("Eval")
+    report = run.data.preflight.get("Eval")
     return Evaluation(metrics, predictions, 0 if report is None else report.unusable_count)
 
 
 def _reader(run: Run, head: str, name: str | None) -> tuple[Any, Any]:
     """Return the model with the output that ``head`` needs, and its decoder."""
+    context = run.context
     if head == "ctc":
-        return model_to_evaluate(run, run.model, len(run.eval_loader.dataset)), run.decoder
-    network = run.model if name is None else run.sub_model(name)
+        return model_to_evaluate(context, run.model, len(run.data.eval_loader.dataset)), run.decoder
+    network = run.model if name is None else getattr(run.model, name)
     if isinstance(getattr(getattr(network, "head", None), "gtc_head", "sar"), str):
         raise ConfigError(
             f"--head gtc: {name or 'the model'} has no NRTR branch (NRTRHead in head_list)",
@@ -118,13 +119,8 @@ def _reader(run: Run, head: str, name: str | None) -> tuple[Any, Any]:
         )
     request = replace(EVAL, branches=frozenset({"gtc"}), decode=True)
     model = network.using(evaluate=request) if name is None else run.model.using(evaluate={name: request})
-    options = run.config.host_options()
-    decoder = _GtcDecoder(
-        run.host.build_post_process({"name": BRANCH_ROWS["gtc"].decoder}, options, run.charset),
-        run.host.build_post_process({"name": CTC_DECODER}, options, run.charset),
-        name,
-    )
-    return model, decoder
+    nrtr, ctc = (context.decoder({"name": each}) for each in (BRANCH_ROWS["gtc"].decoder, CTC_DECODER))
+    return model, _GtcDecoder(nrtr, ctc, name)
 
 
 def evaluate_now(run: Run, loader: Any, metric: Any) -> Mapping[str, float]:
@@ -135,11 +131,11 @@ def evaluate_now(run: Run, loader: Any, metric: Any) -> Mapping[str, float]:
         loader: the loader of ``Eval``, as the host gets it.
         metric: as the host gets it.
     """
-    config = run.config
-    amp = run.amp
+    config = run.context.config
+    amp = Amp() if run.training is None else run.training.amp
     models = config.at("Architecture.Models", default=None)
     networks = models.values() if models else [config.at("Architecture")]
-    return run.host.evaluate(
+    return run.context.host.evaluate(
         run.model,
         loader,
         run.decoder,

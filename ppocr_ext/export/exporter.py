@@ -35,6 +35,7 @@ from ppocr_ext.inference.formats import (
     MODEL_FILE,
     MODEL_FILES,
     POLICY,
+    Format,
 )
 from ppocr_ext.inference.graph import write_reader
 from ppocr_ext.inference.runners import NetworkEngine
@@ -150,11 +151,8 @@ def export_recogniser(
         for form in chosen:
             if form.write is not None:
                 form.write(folder, metadata)
-        pictures = [*map(Picture, eval_images(trained.config, _EVAL_IMAGES)), *map(Picture, drawn)]
-        comparisons = compare_files(folder, parts, pictures, any_width=width is None)
-        for file in MODEL_FILES:
-            if all(file not in form.files for form in chosen):
-                (folder / file).unlink(missing_ok=True)
+        pictures = [Picture(each) for each in (*eval_images(trained.config, _EVAL_IMAGES), *drawn)]
+        comparisons = _of_forms(chosen, compare_files(folder, parts, pictures, width is None), folder)
         accuracy = {} if data is None else accuracy_by_policy(parts, data, width, data_dir)
         description = Description(
             config=config,
@@ -164,12 +162,19 @@ def export_recogniser(
             policy=policy,
             width=width,
             accuracy=accuracy,
-            comparisons=[each for each in comparisons if any(each.name in form.openers for form in chosen)],
+            comparisons=comparisons,
         )
         write_card(folder, output.resolve().name, description, sizes_of(folder))
         description.write(folder, list(sizes_of(folder)))
         sizes = sizes_of(folder)
     return ExportedModel(output, description, sizes)
+
+
+def _of_forms(chosen: Sequence[Format], comparisons: Sequence[Comparison], folder: Path) -> list[Comparison]:
+    """Return the comparisons of the forms that are exported, and remove the files of the others."""
+    for file in set(MODEL_FILES).difference(*(form.files for form in chosen)):
+        (folder / file).unlink(missing_ok=True)
+    return [each for each in comparisons if any(each.name in form.openers for form in chosen)]
 
 
 def policy_of_width(policy: WidthPolicy, width: int | None) -> WidthPolicy:

@@ -18,6 +18,7 @@ import cv2
 import numpy as np
 from tqdm import tqdm
 
+from ppocr_ext.base import Proxy
 from ppocr_ext.config import Config
 from ppocr_ext.errors import DataError, WeightsError
 from ppocr_ext.export import clients
@@ -108,12 +109,7 @@ def verify_export(
     if config is not None:
         reference = _network(config, exported, host_path)
     elif forms:
-        result.reference = next(iter(forms))
-        reference = forms.pop(result.reference)
-        result.faults += dictionary_faults(exported.charset, reference.charset)
-        result.notes.append(
-            f"the trained network is not compared (give its run with --run); {result.reference} takes its place"
-        )
+        reference = _first_form(forms, exported, result)
     else:
         missing = f"{folder} has none of {', '.join(MODEL_FILES)}. Fix: export the model again."
         raise next(iter(failed.values()), WeightsError(missing, code="missing_file"))
@@ -126,15 +122,10 @@ def verify_export(
                 code="nothing_to_compare",
             )
         result.notes += notes
-        pictures = tqdm(
-            _pictures(config, exported, images, data_dir, result.unreadable),
-            desc="verify",
-            unit=" images",
-            disable=None,
-            leave=False,
-        )
+        pictures = _pictures(config, exported, images, data_dir, result.unreadable)
+        shown = tqdm(pictures, desc="verify", unit=" images", disable=None, leave=False)
         result.rows = compare(
-            result.reference, reference, forms, readers, pictures, exported.width is None, tolerance
+            result.reference, reference, forms, readers, shown, exported.width is None, tolerance
         )
     if not result.rows[0].images:
         raise DataError(
@@ -157,6 +148,19 @@ def _config(exported: Exported, run: Path | None, options: Sequence[str]) -> Con
         if file_digest(weights) == exported.weights_digest:
             return recogniser_config(run, options)
     return None
+
+
+def _first_form(
+    forms: dict[str, RecognizerParts], exported: Exported, result: Verification
+) -> RecognizerParts:
+    """Take the first form in place of the trained network, and tell so in ``result``."""
+    result.reference = next(iter(forms))
+    form = forms.pop(result.reference)
+    result.faults += dictionary_faults(exported.charset, form.charset)
+    result.notes.append(
+        f"the trained network is not compared (give its run with --run); {result.reference} takes its place"
+    )
+    return form
 
 
 def _network(config: Config, exported: Exported, host_path: str | None) -> RecognizerParts:
@@ -293,22 +297,18 @@ def _rapidocr3(folder: str, policy: WidthPolicy) -> Read:
     return read
 
 
-class _Recorder:
+class _Recorder(Proxy):
     """An ONNX Runtime session that keeps its last output."""
 
     def __init__(self, session: Any) -> None:
-        self._session = session
+        super().__init__(session)
         self.output = np.zeros(0, np.float32)
 
     def run(self, names: Any, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
         """Call the session's own ``run``."""
-        outputs = self._session.run(names, inputs)
+        outputs = self.real.run(names, inputs)
         self.output = outputs[0]
         return outputs
-
-    def __getattr__(self, name: str) -> Any:
-        """Return another attribute of the session."""
-        return getattr(self._session, name)
 
 
 # package: the release whose interface is used, and what opens it

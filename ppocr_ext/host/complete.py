@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from ppocr_ext.base import Proxy
 from ppocr_ext.base.parts import BRANCH_ROWS
 from ppocr_ext.charset import Charset
 from ppocr_ext.errors import HostError, MissingPackageError, PPOCRExtError
@@ -72,7 +73,7 @@ class TurnTallImage:
 PREPARING, TURNING = PrepareLabels.__name__, TurnTallImage.__name__
 
 
-class JudgedDecoder:
+class JudgedDecoder(Proxy):
     """A decoder of the host that returns texts as they are read, and labels as they are compared with them.
 
     In labels a character that is never read replaces the unknown symbol, so metrics, confusions and files of
@@ -82,25 +83,22 @@ class JudgedDecoder:
     """
 
     def __init__(self, decoder: Any, charset: Charset) -> None:
-        self._decoder = decoder
+        super().__init__(decoder)
         self._charset = charset
 
     def __call__(self, predictions: Any, *args: Any, **kwargs: Any) -> Any:
         """Return the result of the decoder: texts, (texts, labels), or these by sub-model."""
-        decoded = self._decoder(self._unambiguous(predictions), *args, **kwargs)
+        decoded = self.real(self._unambiguous(predictions), *args, **kwargs)
         if isinstance(decoded, dict):
             return {name: self._judged(each) for name, each in decoded.items()}
         return self._judged(decoded)
 
     def decode(self, *args: Any, **kwargs: Any) -> list[tuple[str, Any]]:
         """Return the labels of class ids, as the decoder's own ``decode`` does."""
-        return self._labels(self._decoder.decode(*args, **kwargs))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._decoder, name)
+        return self._labels(self.real.decode(*args, **kwargs))
 
     def _unambiguous(self, predictions: Any) -> Any:
-        if type(self._decoder).__name__ != BRANCH_ROWS["gtc"].decoder or not hasattr(predictions, "numpy"):
+        if type(self.real).__name__ != BRANCH_ROWS["gtc"].decoder or not hasattr(predictions, "numpy"):
             return predictions
         scores = predictions.numpy()
         start = np.full([len(scores), 1], 2)  # <s>, which the decoder removes

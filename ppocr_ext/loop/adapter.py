@@ -12,7 +12,7 @@ One step, in the order of the calls:
 
 An evaluation ends in :class:`EvalListener`, a save of the host in ``HostLoop._host_saves``. A resumed run reads a
 checkpoint in ``run/context.py`` (opening it), ``run/train_setup.py`` (weights, optimizer, schedule, scaler, loss) and
-the hooks (``run.hook_states``).
+the hooks (``training.hook_states``).
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import paddle
-import paddle.distributed as dist
 
 from ppocr_ext.checkpoint.checkpoints import Position, TrainState, write_checkpoint
 from ppocr_ext.checkpoint.contents import BEST, EVALUATED, average_in, not_finite
@@ -37,6 +36,7 @@ from ppocr_ext.data.sample_seeds import SCHEME
 from ppocr_ext.errors import DataError, ModelError, ProcessError
 from ppocr_ext.evaluation.evaluate import evaluate_now
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, StepDone, StopRun
+from ppocr_ext.loop.incidents import step_seed
 from ppocr_ext.loop.signals import deferred_signals
 from ppocr_ext.loop.step import (
     EvalListener,
@@ -47,12 +47,14 @@ from ppocr_ext.loop.step import (
 )
 from ppocr_ext.messages import LOG, end_text, error_text, shortened
 from ppocr_ext.run.compiled_models import engine_names
+from ppocr_ext.run.dry_parts import nothing
+from ppocr_ext.run.freezing import unsaved_models
 from ppocr_ext.run.host_config import settings_of
 from ppocr_ext.run.logs import console_may_close
 from ppocr_ext.run.model_wrappers import full_precision
 from ppocr_ext.run.run import Run
-from ppocr_ext.run.team import team
-from ppocr_ext.run.train_setup import loss_state
+from ppocr_ext.run.team import Team
+from ppocr_ext.run.train_setup import Training, loss_state
 
 
 class HostLoop:
@@ -60,19 +62,22 @@ class HostLoop:
 
     Args:
         run: built by :meth:`Run.build` with role ``"train"``.
+        training: its training.
         hooks: called at every event, in this order.
     """
 
-    def __init__(self, run: Run, hooks: Sequence[Hook]) -> None:
+    def __init__(self, run: Run, training: Training, hooks: Sequence[Hook]) -> None:
         self.run = run
+        self.training = training
         self.hooks = list(hooks)
-        self.position = self._group_start = run.start
-        self._evaluations = Evaluations(run, self.hooks)
+        self.position = self._group_start = training.start
+        self._evaluations = Evaluations(run, training, self.hooks)
         self._stop: StopRun | None = None
         self._saved_early = False
         self._last_save = time.monotonic()  # time of the last save of `latest`, or of the start
-        self._folder = run.folder.stat() if run.folder.exists() else None
-        self._step = OptimizerStep(run, self._step_seed)
+        folder = run.context.folder
+        self._folder = folder.stat() if folder.exists() else None
+        self._step = OptimizerStep(run.context, run.network, training)
         self._values: dict[str, float] = {}  # measured by hooks in this step
 
     def request_stop(
@@ -107,7 +112,7 @@ class HostLoop:
                 lambda: self.request_stop("the reader of its output has ended", signal.SIGPIPE)
             ),
         ):
-            self._tell("on_start", self.run, self.position)
+            self._tell("on_start", self.run, self.training)
             try:
                 stop = self._run_host()
                 if stop is not None and stop.save_latest:
@@ -115,13 +120,13 @@ class HostLoop:
                     # The save found weights that are not finite.
                     if self._stop is not None and not self._stop.save_latest:
                         stop = self._stop
-                if dist.get_rank() == 0 and (stop is None or stop.status == "finished"):
+                if self.run.context.is_first and (stop is None or stop.status == "finished"):
                     self._tell("on_eval_start")
                     self._tell("on_trained")
                     self._tell("on_eval_end")
                     stop = self._stop if self._stop is not None and self._stop.status == "not_kept" else stop
             except BaseException as error:
-                fault = _cause(error)
+                fault = _cause(error, self.run.context.team)
                 try:
                     self._tell_end("failed", end_text(fault))
                 except Exception as second:  # a hook failed too; the first error stays the reason
@@ -131,9 +136,8 @@ class HostLoop:
                 raise
             # The caller must know of a signal in the last step or save, so that it begins no other run.
             late = None if self._stop is None else self._stop.signal
-            if stop is not None:
-                return self._tell_end(stop.status, stop.reason, late if stop.signal is None else stop.signal)
-            return self._tell_end("finished", signal=late)
+            end = stop or StopRun("", status="finished")
+            return self._tell_end(end.status, end.reason, late if end.signal is None else end.signal)
 
     def _run_host(self) -> StopRun | None:
         """Run the host's loop; return why it stopped before its end, or None."""
@@ -146,12 +150,14 @@ class HostLoop:
             if anomaly is None:
                 raise
             reason = f"step {self.position.global_step + 1}: {anomaly}"
-            if team().size > 1:  # only an error ends all processes; after a stop the others would wait
+            if (
+                self.run.context.team.size > 1
+            ):  # only an error ends all processes; after a stop the others would wait
                 raise ModelError(reason, code="nonfinite_value") from error
             LOG.error("%s", reason)
             return StopRun(reason, None, "nonfinite", save_latest=False)
         except SystemExit as leave:
-            if leave.code or not self.run.config.at("profiler_options", default=None):
+            if leave.code or not self.run.context.config.at("profiler_options", default=None):
                 raise
             return StopRun("the profiler has seen its batches")
         agreed = self._agreed_stop()
@@ -164,7 +170,7 @@ class HostLoop:
         A signal that comes while this waits counts at the next step boundary, unless the processes stop anyway.
         """
         own = self._stop
-        worst = team().highest(0 if own is None else own.seriousness)
+        worst = self.run.context.team.highest(0 if own is None else own.seriousness)
         if worst == 0:
             return None
         late = self._stop
@@ -173,35 +179,41 @@ class HostLoop:
 
     def _call_host(self) -> None:
         run = self.run
+        training = self.training
         metric = run.metric
         for hook in self.hooks:
             metric = hook.wrap_metric(metric)
         eval_loader: EvalLoader | tuple[()] = ()
-        if "Eval" in run.loaders:
-            eval_loader = EvalLoader(run.eval_loader, partial(self._tell, "on_eval_start"), self._evaluating)
+        if "Eval" in run.data.loaders:
+            eval_loader = EvalLoader(
+                run.data.eval_loader, partial(self._tell, "on_eval_start"), self._evaluating
+            )
         evaluate = partial(evaluate_now, run, eval_loader, metric)
         if self._evaluations.due_at_start:  # the other processes wait for this one at their first step
-            self._evaluate(evaluate)
+            self._evaluated(evaluate())
         position = self.position
-        amp = run.amp
-        loader = run.train_loader
+        amp = training.amp
+        loader = run.data.train_loader
+        host = run.context.host
         loader.train(
             position.epoch + 1, position.step_in_epoch, self._boundary, partial(self._epoch_done, evaluate)
         )
         first = {"start_epoch": position.epoch + 1, "global_step": position.global_step}
-        run.host.train(
+        host.train(
             run.host_config,
             loader,
             eval_loader,
-            run.device,
+            run.context.device,
             run.model,
             self._losses,
-            OptimizerProxy(run.optimizer, self._step_done, self._step.allows, self._step.keeps_gradient),
-            run.schedule if isinstance(run.schedule, float) else SimpleNamespace(step=self._next_rate),
+            OptimizerProxy(training.optimizer, self._step_done, self._step.allows, self._step.keeps_gradient),
+            training.schedule
+            if isinstance(training.schedule, float)
+            else SimpleNamespace(step=self._next_rate),
             run.decoder,
             metric,
             {**self._evaluations.best, **first},
-            run.host.logger,
+            host.logger,
             len(loader),
             EvalListener(self._evaluated),
             None if amp.scaler is None else ScalerProxy(amp.scaler),
@@ -209,12 +221,13 @@ class HostLoop:
             amp.black_list,
             amp.white_list,
             amp.dtype,
-            replacements={"save_model": self._host_saves, "export": self._host_exports},
+            # the host's `export` fails on our models; `ExportHook` exports later
+            replacements={"save_model": self._host_saves, "export": nothing},
         )
 
     def _losses(self, predictions: Any, batch: Sequence[Any]) -> Mapping[str, Any]:
         """Compute the losses as the host asks for them, and let the hooks measure the forward pass."""
-        losses = self.run.loss(predictions, batch)
+        losses = self.training.loss(predictions, batch)
         self._values = {}
         for hook in self.hooks:
             self._values |= hook.measure_outputs(predictions, batch, losses)
@@ -223,23 +236,19 @@ class HostLoop:
     def _next_rate(self) -> None:
         """Step the schedule as the host does after each batch, but once per group."""
         if not self._step.group.is_open:
-            self.run.schedule.step()
+            self.training.schedule.step()
 
     def _step_done(self, lr: float) -> None:
         self.position = self.position.next_step()
         step = self._step
         is_whole = not step.group.is_open
-        images = step.images * dist.get_world_size()
+        images = step.images * self.run.context.team.size
         values = {**step.reading.to_log(), **self._values}
         if not is_whole:
             del values["grad_norm"]  # it is that of a part of the group only
         self._tell(
             "on_step", StepDone(self.position, step.losses, lr, images, values, step.is_good, is_whole)
         )
-
-    def _step_seed(self, steps_done: int) -> int:
-        """Return the seed of Paddle's generator in the step after ``steps_done`` steps."""
-        return (self.run.seed + dist.get_rank()) * 1_000_003 + steps_done
 
     def _boundary(self) -> None:
         """Begin a step, or stop in all processes at the same step, since a process that continued would wait for ever.
@@ -248,19 +257,20 @@ class HostLoop:
         """
         at = self.position
         # Dropout and stochastic depth depend on the number of the step only, so a resumed run repeats them.
-        paddle.seed(self._step_seed(at.global_step))
-        if dist.get_rank() == 0:
+        paddle.seed(step_seed(self.run.context, at.global_step))
+        context = self.run.context
+        if context.is_first:
             self._require_folder()
         if not self._step.group.is_open:
             self._group_start = at
-            wait = 60 * self.run.config.settings.save_minutes
+            wait = 60 * context.config.settings.save_minutes
             if self._stop is None and 0 < wait <= time.monotonic() - self._last_save:
                 self.save("latest")
             agreed = self._agreed_stop()
             if agreed is not None:
                 raise agreed
         else:
-            team().barrier()  # an evaluation inside a group may last longer than a collective waits
+            context.team.barrier()  # an evaluation inside a group may last longer than a collective waits
         self._step.begin(at.global_step, ends_epoch=at.step_in_epoch + 1 >= at.steps_per_epoch)
 
     def _evaluating(self) -> None:
@@ -279,13 +289,9 @@ class HostLoop:
 
     def _epoch_done(self, evaluate: Callable[[], Mapping[str, float]]) -> None:
         if self._evaluations.due_at_end(self.position) and (self._stop is None or self._stop.save_latest):
-            self._evaluate(evaluate)
+            self._evaluated(evaluate())
         self.position = self.position.next_epoch()
-        self._tell("on_epoch_end", self.position)
-
-    def _evaluate(self, evaluate: Callable[[], Mapping[str, float]]) -> None:
-        """Evaluate where the host does not; the other processes wait at the next boundary."""
-        self._evaluated(evaluate())
+        self._tell("on_epoch_end")
 
     def _evaluated(self, metrics: Mapping[str, float]) -> None:
         """Record an evaluation, and save the best, which the host would choose by the metric alone."""
@@ -299,10 +305,6 @@ class HostLoop:
         if name != BEST and (self._stop is None or self._stop.save_latest):
             self.save(name)
 
-    @staticmethod
-    def _host_exports(*args: Any, **kwargs: Any) -> None:
-        """Replace the host's ``export``, which fails on our models; ``ExportHook`` exports later."""
-
     def save(self, name: str) -> None:
         """Write the checkpoint ``name`` into the run folder (process 0 only), and remove what is not to be kept.
 
@@ -314,54 +316,75 @@ class HostLoop:
             DataError: see :meth:`_require_folder`.
             OSError: a file cannot be written.
         """
-        if dist.get_rank() != 0:
+        run = self.run
+        training = self.training
+        context = run.context
+        if not context.is_first:
             return
         self._require_folder()
-        run = self.run
-        settings = run.config.settings
+        settings = context.config.settings
+        file = context.folder / name
         position = self._group_start if self._step.group.is_open else self.position
         replaced = {key: value for hook in self.hooks for key, value in hook.saved_weights(name).items()}
         states = {type(hook).__name__: state for hook in self.hooks if (state := hook.state())}
         states |= self._evaluations.state()
-        own = trained_state(run.model, run.unsaved_models)
-        weights = full_precision(own, run.optimizer, run.float32_copies)
+        own = trained_state(run.model, unsaved_models(run.network, settings.save_teacher))
+        weights = full_precision(own, training.optimizer, training.float32_copies)
         if wrong := not_finite(weights) or not_finite(replaced) or not_finite(average_in(states)):
             reason = (
-                f"{run.folder / name} is not written: {shortened(wrong, 2)} has values that are not finite after step "
+                f"{file} is not written: {shortened(wrong, 2)} has values that are not finite after step "
                 f"{position.global_step}. Fix: continue from the last good checkpoint with a lower learning rate."
             )
             LOG.error("%s", reason)
             self.request_stop(reason, status="nonfinite", save_latest=False)
             return
         statistics, of_loss = self._step.before_group()
-        train_state = TrainState(
-            position.completed(),
-            dict(self._evaluations.best),
-            parameter_names=parameter_names(run.network),
-            frozen=run.frozen_digests,
-            total_steps=run.start.total_steps,
-            optimizer=str(run.config.at("Optimizer.name")),
-            scaler=run.amp.state(),
-            loss={**loss_state(run.loss), **of_loss},
-            charset_digest=run.charset.digest,
+        train_state = self._train_state(
+            position,
+            of_loss,
             hooks=states or None,
             raw_weights={name: weights[name].numpy() for name in replaced} or None,
             before_group={name: statistics[name] for name in statistics.keys() & own.keys()} or None,
-            sample_seeds=SCHEME,
-            views=run.train_loader.views_drawn,
-            accumulate=None if settings.accumulate == 1 else settings.accumulate,
-            engines=engine_names(run.engines),
-            unreached=sorted(self._step.group.unreached),
-            processes=run.team.size,
-            settings=settings_of(run.config, run.preflight),
         )
-        write_checkpoint(run.folder / name, {**weights, **replaced}, run.optimizer, train_state)
-        team().publish_saved(run.folder / name, position.global_step)
+        write_checkpoint(file, {**weights, **replaced}, training.optimizer, train_state)
+        context.team.publish_saved(file, position.global_step)
         if name == "latest":
             self._last_save = time.monotonic()
         if settings.keep_last is not None:
-            keep_newest(run.folder, name, settings.keep_last)
-        self._tell("on_save", run.folder / name, position)
+            keep_newest(context.folder, name, settings.keep_last)
+        self._tell("on_save", file, position)
+
+    def _train_state(self, position: Position, of_loss: Mapping[str, Any], **others: Any) -> TrainState:
+        """Return the training state at ``position``.
+
+        Args:
+            position: where a resumed run begins.
+            of_loss: the state of the loss before an open group.
+            others: what is only known when weights are saved.
+        """
+        run = self.run
+        context = run.context
+        training = self.training
+        accumulate = context.config.settings.accumulate
+        return TrainState(
+            position.completed(),
+            dict(self._evaluations.best),
+            parameter_names=parameter_names(run.network),
+            frozen=training.frozen_digests,
+            total_steps=training.start.total_steps,
+            optimizer=str(context.config.at("Optimizer.name")),
+            scaler=training.amp.state(),
+            loss={**loss_state(training.loss), **of_loss},
+            charset_digest=context.charset.digest,
+            sample_seeds=SCHEME,
+            views=run.data.train_loader.views_drawn,
+            accumulate=None if accumulate == 1 else accumulate,
+            engines=engine_names(run.engines),
+            unreached=sorted(self._step.group.unreached),
+            processes=context.team.size,
+            settings=settings_of(context.config, run.data.preflight),
+            **others,
+        )
 
     def _require_folder(self) -> None:
         """Check that the run folder is the one that the run began with.
@@ -369,7 +392,7 @@ class HostLoop:
         Raises:
             DataError: it was removed or replaced.
         """
-        folder = self.run.folder
+        folder = self.run.context.folder
         if self._folder is not None and not (
             folder.exists() and os.path.samestat(folder.stat(), self._folder)
         ):
@@ -383,7 +406,7 @@ class HostLoop:
         for hook in self.hooks:
             getattr(hook, event)(*args)
 
-    def _tell_end(self, status: str, reason: str = "", signal: int | None = None) -> Outcome:
+    def _tell_end(self, status: str, reason: str, signal: int | None = None) -> Outcome:
         """Call ``on_end`` of every hook, in order, even if one raises, since each may have something to close."""
         last = int(self._evaluations.last["step"])
         outcome = Outcome(status, self.position, dict(self._evaluations.best), reason, signal, last)
@@ -393,10 +416,10 @@ class HostLoop:
         return outcome
 
 
-def _cause(error: BaseException) -> BaseException:
+def _cause(error: BaseException, team: Team) -> BaseException:
     """Return the error of another process that has caused ``error``, else ``error``."""
     try:
-        team().blame(error)
+        team.blame(error)
     except ProcessError as theirs:
         return theirs
     return error
@@ -406,7 +429,8 @@ class Evaluations:
     """The best and the last evaluation of a run, and whether one is due before the first or after the last step.
 
     Args:
-        run: a training run.
+        run: the run.
+        training: its training.
         hooks: the hooks of the run; they are called for each evaluation.
 
     Attributes:
@@ -416,13 +440,17 @@ class Evaluations:
         due_at_start: True if this process must evaluate the start weights.
     """
 
-    def __init__(self, run: Run, hooks: Sequence[Hook]) -> None:
+    def __init__(self, run: Run, training: Training, hooks: Sequence[Hook]) -> None:
         self._hooks = hooks
-        self.best: dict[str, float] = dict(run.best)
-        self.last: dict[str, float] = dict(run.hook_states.get(EVALUATED, {"step": run.start.global_step}))
+        self.best: dict[str, float] = dict(training.best)
+        self.last: dict[str, float] = dict(
+            training.hook_states.get(EVALUATED, {"step": training.start.global_step})
+        )
         self.indicator = run.metric.main_indicator
-        self._evaluates = dist.get_rank() == 0 and "Eval" in run.loaders and len(run.eval_loader) > 0
-        asked = run.starts_from_weights and run.config.settings.eval_at_start
+        self._evaluates = (
+            run.context.is_first and "Eval" in run.data.loaders and len(run.data.eval_loader) > 0
+        )
+        asked = training.starts_from_weights and run.context.config.settings.eval_at_start
         self.due_at_start = asked and self._evaluates
 
     def done(self, metrics: Mapping[str, float], position: Position) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ppocr_ext.checkpoint.checkpoints import Position
-from ppocr_ext.run.run import Run
+from ppocr_ext.run.run import Run, Training
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class Hook:
     loop: LoopControl
 
     def state(self) -> Mapping[str, Any]:
-        """Return the state for a resumed run, which has it in ``run.hook_states``: plain containers and arrays."""
+        """Return the state for a resumed run, which has it in ``training.hook_states``: plain containers and arrays."""
         return {}
 
     def saved_weights(self, name: str) -> Mapping[str, Any]:
@@ -144,8 +144,8 @@ class Hook:
         """Return the metric that the host calls, after ``on_start``: ``metric``, or a wrapper of it."""
         return metric
 
-    def on_start(self, run: Run, position: Position) -> None:
-        """Called before the first step; ``position`` is where the run begins or resumes."""
+    def on_start(self, run: Run, training: Training) -> None:
+        """Called before the first step; ``training.start`` is where the run begins or resumes."""
 
     def measure_outputs(
         self, predictions: Any, batch: Sequence[Any], losses: Mapping[str, Any]
@@ -188,7 +188,7 @@ class Hook:
     def on_save(self, prefix: Path, position: Position) -> None:
         """Called after a checkpoint has been written (process 0 only)."""
 
-    def on_epoch_end(self, position: Position) -> None:
+    def on_epoch_end(self) -> None:
         """Called after the last step of an epoch, before the next begins."""
 
     def on_trained(self) -> None:

@@ -33,7 +33,7 @@ from ppocr_ext.loop.step_values import (
     head_outputs,
     limits_of,
 )
-from ppocr_ext.losses import CTCLoss, build_loss, required_outputs
+from ppocr_ext.losses import CTCLoss, required_outputs
 from ppocr_ext.messages import LOG, command_line, end_text, shortened
 from ppocr_ext.run.context import RunContext, RunOptions, open_context
 from ppocr_ext.run.freezing import choose_trained
@@ -41,8 +41,7 @@ from ppocr_ext.run.host_config import plugin_names
 from ppocr_ext.run.inference_models import inference_models
 from ppocr_ext.run.model_wrappers import full_precision
 from ppocr_ext.run.networks import build_network
-from ppocr_ext.run.run import Run
-from ppocr_ext.run.train_setup import loss_context, loss_state
+from ppocr_ext.run.train_setup import Training, loss_for, loss_state
 
 INCIDENTS = "incidents"  # name of the folder in the run folder
 RECORD = "incident.json"
@@ -229,20 +228,25 @@ def _samples(
     ]
 
 
+def step_seed(context: RunContext, steps_done: int) -> int:
+    """Return the seed of Paddle's generator in the step after ``steps_done`` steps, other ones in each process."""
+    return (context.seed + context.team.rank) * 1_000_003 + steps_done
+
+
 class Incidents:
     """Log the incidents of a run, and store the first five of each process, since each has all weights.
 
     Args:
-        run: the run.
+        context: the context of the run.
+        training: what it trains with.
         meter: measures its steps.
-        step_seed: returns the seed of Paddle's generator for a number of steps done.
     """
 
-    def __init__(self, run: Run, meter: StepMeter, step_seed: Callable[[int], int]) -> None:
-        self._run = run
+    def __init__(self, context: RunContext, training: Training, meter: StepMeter) -> None:
+        self._context = context
+        self._training = training
         self._meter = meter
-        self._folder = require_no_link(run.folder / INCIDENTS)
-        self._step_seed = step_seed
+        self._folder = require_no_link(context.folder / INCIDENTS)
         self._left = _MOST_KEPT
 
     def report(
@@ -265,10 +269,10 @@ class Incidents:
             batch: the batch of the step.
             elsewhere: True if the forward pass is bad in another process, but not in this one.
         """
-        run = self._run
-        layout = layout_of(run.config)
+        context = self._context
+        layout = layout_of(context.config)
         incident = find_incident(
-            self._meter, reading, step, last_good, predictions, batch, layout, run.charset
+            self._meter, reading, step, last_good, predictions, batch, layout, context.charset
         )
         if elsewhere:
             bad = ["a value is bad in another process (see its incident)"]
@@ -278,19 +282,19 @@ class Incidents:
         self._left -= 1
         if self._left < 0:
             return incident
-        name = f"step_{step:06d}" + (f"_rank{run.team.rank}" if run.team.size > 1 else "")
+        name = f"step_{step:06d}" + (f"_rank{context.team.rank}" if context.team.size > 1 else "")
         try:
             self._write(incident, batch, self._folder / name)
         except (OSError, DataError) as error:  # a full disk must not end the run
             LOG.warning("the incident cannot be written: %s", error)
         else:
-            plugins = ["--import-plugins"] if plugin_names(run.config) else []
-            again = command_line("replay", self._folder / name, *plugins, host=run.options.host_path)
+            plugins = ["--import-plugins"] if plugin_names(context.config) else []
+            again = command_line("replay", self._folder / name, *plugins, host=context.options.host_path)
             LOG.error("  reproduce it: %s", again)
         return incident
 
     def _write(self, incident: Incident, batch: Sequence[Any], folder: Path) -> None:
-        run = self._run
+        training = self._training
         variances = self._meter.variances
         # an entry that is not a tensor, such as a path, is replaced by an empty array: no loss reads it
         arrays: dict[str, Any] = {
@@ -298,15 +302,15 @@ class Incidents:
             for index, entry in enumerate(batch)
         }
         arrays |= {} if variances is None else {VARIANCES: variances.numpy()}
-        record = {**asdict(incident), "paddle_seed": self._step_seed(incident.step - 1)}
+        record = {**asdict(incident), "paddle_seed": step_seed(self._context, incident.step - 1)}
         # JSON has no NaN and infinity, so they become texts
         plain = json.loads(json.dumps(record), parse_constant=str)
-        state = full_precision(run.network.state_dict(), run.optimizer, run.float32_copies)
+        state = full_precision(self._meter.network.state_dict(), training.optimizer, training.float32_copies)
         with atomic_folder(folder, (BATCH, WEIGHTS, LOSS, CONFIG, RECORD), force=True) as place:
             np.savez(place / BATCH, **arrays)
             (place / WEIGHTS).write_bytes(tensors_to_bytes(state))
-            (place / LOSS).write_bytes(tensors_to_bytes(loss_state(run.loss)))
-            (place / CONFIG).write_text(run.config.to_yaml(), encoding="utf-8")
+            (place / LOSS).write_bytes(tensors_to_bytes(loss_state(training.loss)))
+            (place / CONFIG).write_text(self._context.config.to_yaml(), encoding="utf-8")
             text = json.dumps(plain, indent=2, ensure_ascii=False)
             (place / RECORD).write_text(text + "\n", encoding="utf-8")
 
@@ -419,7 +423,7 @@ def _network_and_loss(context: RunContext, folder: Path) -> tuple[Any, Any]:
     """Return network and loss of the run, with the weights and the state of the incident."""
     config = context.config
     network = build_network(context.components, context.charset)
-    loss = build_loss(context.components.at("Loss").thaw(), loss_context(network, context.charset))
+    loss = loss_for(network, context)
     network = choose_trained(network, config, required_outputs(loss))
     for layer in network.sublayers():
         if isinstance(layer, paddle.nn.Embedding):

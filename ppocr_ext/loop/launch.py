@@ -33,7 +33,7 @@ from ppocr_ext.run.logs import set_up_console
 from ppocr_ext.run.machine import starter_environment
 
 if TYPE_CHECKING:  # it imports Paddle, which this process does not need
-    from ppocr_ext.run.run import Run
+    from ppocr_ext.run.context import RunContext
 
 MESSAGES = "processes"  # in the run folder; the output of process N is in workerlog.N there
 _FIRST_LOG = "workerlog.0"
@@ -219,15 +219,14 @@ def _describe(config: Config, processes: int, messages: Path, threads: str | Non
         LOG.info("for steps of the same size as with one process%s: %s", remark, option)
 
 
-def advise_processes(run: Run) -> None:
-    """Log how a training in one process on a CPU can use more cores, if its networks are large enough."""
+def advise_processes(context: RunContext, weights: int) -> None:
+    """Log how a training in one process on a CPU can use more cores, if its networks have so many weights."""
     cores = usable_cores()
-    weights = sum(int(weight.size) for weight in run.network.parameters())
-    processes = min(cores, (batch_size(run.config) or 0) // _LEAST_SHARE)
-    decided = "OMP_NUM_THREADS" in os.environ or run.config.settings.use_sync_bn
-    decided = decided or run.start.global_step > 0  # a resumed run with other batches would be another run
-    if run.device == "cpu" and processes > 1 and weights >= _WORTH_SHARING and not decided:
-        option, remark = batch_share(run.config, processes)
+    processes = min(cores, (batch_size(context.config) or 0) // _LEAST_SHARE)
+    decided = "OMP_NUM_THREADS" in os.environ or context.config.settings.use_sync_bn
+    decided = decided or context.checkpoint is not None  # with other batches it would be another run
+    if context.device == "cpu" and processes > 1 and weights >= _WORTH_SHARING and not decided:
+        option, remark = batch_share(context.config, processes)
         LOG.info(
             "this training uses 1 of %d cores. Faster, with steps of the same size%s: --processes %d %s",
             cores,

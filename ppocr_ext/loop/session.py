@@ -11,10 +11,11 @@ from pathlib import Path
 import paddle.distributed as dist
 
 from ppocr_ext.checkpoint.files import remove_checkpoints
+from ppocr_ext.checkpoint.weights import count_parameters
 from ppocr_ext.config import Config
 from ppocr_ext.host import open_host
 from ppocr_ext.loop.adapter import HostLoop
-from ppocr_ext.loop.events import Hook, Outcome, Position
+from ppocr_ext.loop.events import Hook, Outcome
 from ppocr_ext.loop.folder_lock import LOCK_FILE, check_folder, locked_folder
 from ppocr_ext.loop.hooks.collapse_watch import CollapseWatch
 from ppocr_ext.loop.hooks.early_stop import EarlyStop
@@ -28,12 +29,13 @@ from ppocr_ext.loop.hooks.run_record import RunRecord, record_loss
 from ppocr_ext.loop.hooks.weight_checks import CacheUse, TeacherCheck, WeightChange
 from ppocr_ext.loop.launch import MESSAGES, advise_processes
 from ppocr_ext.messages import LOG
+from ppocr_ext.run.context import RunContext
 from ppocr_ext.run.general import MAX_DROP, SECTION, began_with_list
 from ppocr_ext.run.host_config import folder_of
 from ppocr_ext.run.logs import log_file, quiet_host, set_up_console
 from ppocr_ext.run.machine import ending_with_launcher
-from ppocr_ext.run.run import Run
-from ppocr_ext.run.team import failing_together, team
+from ppocr_ext.run.run import Run, Training
+from ppocr_ext.run.team import failing_together
 
 
 class RemoveReplaced(Hook):
@@ -42,47 +44,50 @@ class RemoveReplaced(Hook):
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names
 
-    def on_start(self, run: Run, position: Position) -> None:
+    def on_start(self, run: Run, training: Training) -> None:
         """Remove them."""
-        remove_checkpoints(run.folder, self._names)
+        remove_checkpoints(run.context.folder, self._names)
 
 
-def default_hooks(run: Run) -> list[Hook]:
+def default_hooks(run: Run, training: Training) -> list[Hook]:
     """Return the hooks of this process; only process 0 writes files and shows progress."""
     cache = [] if run.teacher_cache is None else [CacheUse(run.teacher_cache)]
-    if dist.get_rank() != 0:
+    if not run.context.is_first:
         return [TeacherCheck(), *cache]
-    every = max(1, run.config.settings.print_batch_step)
-    early_stop, decay = run.config.settings.early_stop, run.config.settings.ema
+    config = run.context.config
+    settings = config.settings
+    every = max(1, settings.print_batch_step)
     record = RunRecord()
+    bar = ProgressBar()
     hooks: list[Hook] = [
         # Hooks that may refuse to start come first, before others write files.
-        *([] if early_stop is None else [EarlyStop(**early_stop)]),
-        *([] if decay is None else [Ema(decay)]),
-        *_keep_general(run),  # after the average, in whose place it may save others
-        MetricsLog(every, writers_for(run.config)),
+        *([] if settings.early_stop is None else [EarlyStop(**settings.early_stop)]),
+        *([] if settings.ema is None else [Ema(settings.ema)]),
+        *_keep_general(run.context, training),  # after the average, in whose place it may save others
+        MetricsLog(every, writers_for(config), bar.show),
         record,
         TeacherCheck(),
         *cache,
         CollapseWatch(every, record.add),
         WeightChange(),
-        ProgressBar(every),
+        bar,
     ]
-    if run.config.settings.report:
+    if settings.report:
         hooks.append(ReportHook())
-    if run.config.settings.uniform_output_enabled:
+    if settings.uniform_output_enabled:
         hooks.append(ExportHook())
     return hooks
 
 
-def _keep_general(run: Run) -> list[Hook]:
+def _keep_general(context: RunContext, training: Training) -> list[Hook]:
     """Return the hook of ``Eval.general``, if the run has weights to keep something of."""
-    if "Eval" not in run.loaders or run.config.at(SECTION, None) is None:
+    config, checkpoint = context.config, context.checkpoint
+    if config.at(SECTION, None) is None:
         return []
-    if not (run.starts_from_weights if run.checkpoint is None else began_with_list(run.checkpoint)):
+    if not (training.starts_from_weights if checkpoint is None else began_with_list(checkpoint)):
         LOG.warning("%s: this run did not begin from weights with such a list, so it keeps nothing", SECTION)
         return []
-    return [KeepGeneral(float(run.config.at(f"{SECTION}.max_drop", MAX_DROP)))]
+    return [KeepGeneral(float(config.at(f"{SECTION}.max_drop", MAX_DROP)))]
 
 
 def train(
@@ -131,10 +136,12 @@ def train(
             if getattr(fault, "record", None) is None:
                 _remove_new(new)
             raise
-        if dist.get_world_size() == 1:
-            advise_processes(run)
-        loop = HostLoop(run, [*default_hooks(run), RemoveReplaced(replaced), *hooks])
-        if (watch := team().watch) is not None:
+        training = run.training
+        assert training is not None  # its role is "train"
+        if run.context.team.size == 1:
+            advise_processes(run.context, count_parameters(run.network))
+        loop = HostLoop(run, training, [*default_hooks(run, training), RemoveReplaced(replaced), *hooks])
+        if (watch := run.context.team.watch) is not None:
             watch.step = lambda: loop.position.global_step
             watch.record = lambda reason: record_loss(folder, reason, loop.position.global_step)
         try:

@@ -17,26 +17,18 @@ import numpy as np
 import paddle
 from paddle import Tensor, nn
 
+from ppocr_ext.base import Proxy
 from ppocr_ext.checkpoint.weights import STATISTICS, put_back
 from ppocr_ext.data.batches import batch_size, images_of
 from ppocr_ext.loop.events import StopRun
 from ppocr_ext.loop.incidents import Incidents
 from ppocr_ext.loop.step_values import AnomalyWatch, StepMeter, StepReading, limits_of
 from ppocr_ext.messages import LOG
-from ppocr_ext.run.run import Run
+from ppocr_ext.run.context import RunContext
 from ppocr_ext.run.team import team
+from ppocr_ext.run.train_setup import Training
 
 _MANY = 20  # steps in a row without effect: more than a search for the right scale needs
-
-
-class Proxy:
-    """Base of the proxies. An attribute that a proxy does not define is that of the real object."""
-
-    def __init__(self, real: Any) -> None:
-        self.real = real
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.real, name)
 
 
 class EvalLoader(Proxy):
@@ -193,9 +185,6 @@ class ScalerProxy(Proxy):
             )
 
 
-_OF_LOSS = "loss: "
-
-
 class BeforeForward:
     """Copy and restore what a forward pass changes: BatchNorm's statistics, other buffers, the state of the loss."""
 
@@ -203,39 +192,38 @@ class BeforeForward:
         self._loss = loss
         statistics = {name: p for name, p in network.named_parameters() if name.endswith(STATISTICS)}
         self._of_network = {**statistics, **dict(network.named_buffers())}
-        self._kept: dict[str, Tensor] = {}
+        self._kept: list[dict[str, Tensor]] = []
 
-    def _tensors(self) -> dict[str, Tensor]:
-        of_loss = self._loss.state_dict() if isinstance(self._loss, nn.Layer) else {}
-        return {**self._of_network, **{f"{_OF_LOSS}{name}": tensor for name, tensor in of_loss.items()}}
+    def _tensors(self) -> list[dict[str, Tensor]]:
+        """Return those of the network, and those of the loss, by name."""
+        return [self._of_network, self._loss.state_dict() if isinstance(self._loss, nn.Layer) else {}]
 
     @paddle.no_grad()
     def keep(self) -> None:
         """Make the copy before a forward pass."""
         # Paddle's LSTM has a buffer without memory until it drops out.
-        filled = {name: tensor for name, tensor in self._tensors().items() if tensor._is_initialized()}
-        self._kept = {name: tensor.clone() for name, tensor in filled.items()}
+        self._kept = [
+            {name: tensor.clone() for name, tensor in part.items() if tensor._is_initialized()}
+            for part in self._tensors()
+        ]
 
     def restore(self) -> None:
         """Put the copy back after a forward pass."""
-        put_back(self._kept, self._tensors())
+        for kept, tensors in zip(self._kept, self._tensors(), strict=True):
+            put_back(kept, tensors)
 
-    def arrays(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Return the copy by name: that of the network, and that of the loss."""
-        of_network: dict[str, np.ndarray] = {}
-        of_loss: dict[str, np.ndarray] = {}
-        for name, tensor in self._kept.items():
-            part = of_loss if name.startswith(_OF_LOSS) else of_network
-            part[name.removeprefix(_OF_LOSS)] = tensor.numpy()
-        return of_network, of_loss
+    def arrays(self) -> list[dict[str, np.ndarray]]:
+        """Return the copy: that of the network, and that of the loss, by name."""
+        return [{name: tensor.numpy() for name, tensor in part.items()} for part in self._kept]
 
 
 class OptimizerStep:
     """Decide in each step whether the optimizer applies the gradient, and what to do after a bad value.
 
     Args:
-        run: a training run.
-        step_seed: returns the seed of Paddle's generator for a number of steps done, for a replay.
+        context: the context of the run.
+        network: without a wrapper.
+        training: what it trains with.
 
     Attributes:
         reading: the values of the last step.
@@ -244,21 +232,20 @@ class OptimizerStep:
         group: the batches of one step of the optimizer, ``Global.accumulate``.
     """
 
-    def __init__(self, run: Run, step_seed: Callable[[int], int]) -> None:
-        self._run = run
-        self._meter = StepMeter(run.network, run.loss, limits_of(run.config))
-        settings = run.config.settings
-        usual = batch_size(run.config) or 1
-        self.group = Group(settings.accumulate, dict(self._meter.trained), run.unreached, usual)
-        self._incidents = Incidents(run, self._meter, step_seed)
+    def __init__(self, context: RunContext, network: nn.Layer, training: Training) -> None:
+        self._scaler = training.amp.scaler
+        loss = training.loss
+        self._meter = StepMeter(network, loss, limits_of(context.config))
+        self._settings = settings = context.config.settings
+        usual = batch_size(context.config) or 1
+        self.group = Group(settings.accumulate, dict(self._meter.trained), training.unreached, usual)
+        self._incidents = Incidents(context, training, self._meter)
         skips = settings.nonfinite == "skip"
-        self._before = BeforeForward(run.network, run.loss) if skips else None
+        self._before = BeforeForward(network, loss) if skips else None
         # A run is resumed at the start of a group, whose batches change BatchNorm before the optimizer steps.
-        self._before_group = BeforeForward(run.network, run.loss) if settings.accumulate > 1 else None
-        self._watch = AnomalyWatch(
-            run.network, run.loss, active=settings.detect_anomaly, compiled=settings.to_static
-        )
-        self._steps_done = self._good_step = run.start.global_step
+        self._before_group = BeforeForward(network, loss) if settings.accumulate > 1 else None
+        self._watch = AnomalyWatch(network, loss, active=settings.detect_anomaly, compiled=settings.to_static)
+        self._steps_done = self._good_step = training.start.global_step
         self._skipped_in_a_row = 0
         # Outputs, batch and loss of the step; the host keeps them too, see _let_go.
         self._held: tuple[Any, ...] = ()
@@ -283,13 +270,13 @@ class OptimizerStep:
         self.group.begin_batch(ends_epoch)
         self._watch.on("the loss")
 
-    def before_group(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    def before_group(self) -> list[dict[str, np.ndarray]]:
         """Return what forward passes change, as it was before the open group: of the network, and of the loss, by name.
 
         Both are empty outside a group.
         """
         if self._before_group is None or not self.group.is_open:
-            return {}, {}
+            return [{}, {}]
         return self._before_group.arrays()
 
     def guard(self, predictions: Any, batch: Sequence[Any], losses: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -311,7 +298,7 @@ class OptimizerStep:
             StopRun: a value is bad, and the run must stop.
         """
         self._watch.off()
-        scaler = self._run.amp.scaler
+        scaler = self._scaler
         scaling = scaler is not None and getattr(scaler, "_enable", False)
         reading = self._meter.read(scaler._scale if scaling else None)
         factor = self.group.mean_factor()
@@ -325,7 +312,7 @@ class OptimizerStep:
         else:
             self._handle_bad(elsewhere=forward_is_bad and not self.reading.bad)
             self.group.is_bad = True
-        if not self._run.config.settings.cal_metric_during_train:  # with it, the host still reads the outputs
+        if not self._settings.cal_metric_during_train:  # with it, the host still reads the outputs
             self._let_go()
         if self.group.is_open or self.group.is_bad:
             return False
@@ -358,8 +345,9 @@ class OptimizerStep:
             self.reading, step, self._good_step, predictions, batch, elsewhere=elsewhere
         )
         same_group = self.group.is_bad
-        limit = self._run.config.settings.nonfinite_limit
-        if self._before is not None and (same_group or self._skipped_in_a_row < limit):
+        if self._before is not None and (
+            same_group or self._skipped_in_a_row < self._settings.nonfinite_limit
+        ):
             self._skipped_in_a_row += not same_group
             self._before.restore()
             self._meter.variances = None

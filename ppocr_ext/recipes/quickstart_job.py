@@ -350,7 +350,7 @@ def _evaluate_stage(
     run = Run.build(config, "eval", host_path=host_path)
     result = evaluate(run)
     write_predictions(run_folder / "predictions.tsv", result.predictions)
-    network = run.model if stage != "distilled" else run.sub_model("Student")
+    network = run.model if stage != "distilled" else run.model.Student
     metrics = read_metrics(run_folder)
     last = max((*metrics.train, *metrics.evals), key=lambda line: line["step"])
     return StageResult(

@@ -32,7 +32,6 @@ from ppocr_ext.data.preflight_report import PreflightReport
 from ppocr_ext.data.sample_seeds import CACHE_FACTS, Views
 from ppocr_ext.errors import ConfigError, DataError, PPOCRExtError, ProcessError
 from ppocr_ext.io.atomic import check_writable, machine_digest, remove_temporary_files, scratch_folder
-from ppocr_ext.losses import build_loss
 from ppocr_ext.losses.base_loss import PAD as BLANK
 from ppocr_ext.messages import LOG
 from ppocr_ext.modeling import TRAIN
@@ -45,7 +44,7 @@ from ppocr_ext.run.loader_setup import open_data
 from ppocr_ext.run.logs import quiet_host, set_up_console
 from ppocr_ext.run.model_setup import load_model_weights
 from ppocr_ext.run.networks import build_network
-from ppocr_ext.run.train_setup import loss_context
+from ppocr_ext.run.train_setup import loss_for
 from ppocr_ext.run.workers import leave_signals_to_the_run
 from ppocr_ext.teacher_cache.lookup import (
     LENGTH,
@@ -153,7 +152,7 @@ class CacheBuilder:
         data = open_data(context, model, views, None if plan is None else plan.preflight)
         self._loader: Loader = data.train_loader
         load_model_weights(model, context, needed=(name,))
-        self.loss = build_loss(context.components.at("Loss").thaw(), loss_context(model, context.charset))
+        self.loss = loss_for(model, context)
         _require_servable(self.loss, name)
         wanted = branches_to_keep(self.loss, name)
         self._request = replace(TRAIN, branches=frozenset(wanted))

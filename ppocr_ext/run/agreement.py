@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 import paddle
 
+from ppocr_ext import __version__
 from ppocr_ext.check.files import weights_to_load
 from ppocr_ext.checkpoint.checkpoints import checkpoint_prefix
 from ppocr_ext.checkpoint.files import ENDINGS
@@ -73,10 +73,9 @@ def require_agreement(context: RunContext, preflight: Mapping[str, PreflightRepo
 
 def facts_of(context: RunContext, preflight: Mapping[str, PreflightReport]) -> dict[str, str]:
     """Return what must be the same on every machine, by name."""
-    version = sys.modules["ppocr_ext"].__version__  # no import: the package itself is above this room
     sources = "".join(file_digest(file) for file in sorted(_PACKAGE.rglob("*.py")))
     facts = {
-        "ppocr-ext": f"{version}, {_short(sha256(sources.encode()).hexdigest())}",
+        "ppocr-ext": f"{__version__}, {_short(sha256(sources.encode()).hexdigest())}",
         "Paddle": paddle.__version__,
         "PaddleOCR": str(context.host.version),
         "dictionary": _short(context.charset.digest),

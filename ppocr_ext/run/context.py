@@ -5,11 +5,11 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import paddle
 import paddle.distributed as dist
@@ -187,6 +187,14 @@ class RunContext:
         evaluates = self.options.evaluates and (self.is_first or not self.trains)
         wanted = ["Train"] * self.trains + ["Eval"] * evaluates
         return tuple(mode for mode in wanted if self.config.at(mode, default=None) is not None)
+
+    def decoder(self, options: Mapping[str, Any]) -> Callable[..., Any]:
+        """Return the host's decoder with these options, as ``PostProcess`` has them.
+
+        Raises:
+            ConfigError: the host has no such decoder, or it does not take an option.
+        """
+        return self.host.build_post_process(options, self.config.host_options(), self.charset)
 
     def name_of(self, mode: str) -> str:
         """Return the name of the data of ``"Train"`` or ``"Eval"`` in messages."""

@@ -174,7 +174,7 @@ def forgotten_characters(config: Config, charset: Charset, report: PreflightRepo
     )
 
 
-def preflight_json(reports: Reports, config_warnings: Sequence[Issue] = ()) -> dict[str, Any]:
+def preflight_json(reports: Reports, config_warnings: Sequence[Issue]) -> dict[str, Any]:
     """Return the content of ``preflight.json``: a report for each section, and a list of all warnings."""
     warnings = [*config_warnings, *(issue for report in reports.values() for issue in report.warnings)]
     return {

@@ -12,6 +12,7 @@ import numpy as np
 import paddle
 from paddle import nn
 
+from ppocr_ext.base import Proxy
 from ppocr_ext.base.parts import BRANCH_ROWS, LIST_LOSSES, LOSS_ROWS, LossRow
 from ppocr_ext.check.findings import Findings, KeyPath
 from ppocr_ext.config import Config, named_items
@@ -37,7 +38,7 @@ _ORDER = (
 
 
 def nothing(*args: Any, **kwargs: Any) -> None:
-    """Replace ``backward``, a step of the optimizer, and functions of the host that write files."""
+    """Do nothing in place of ``backward``, a step of the optimizer, or a function of the host that writes files."""
 
 
 class StageFailed(Exception):  # noqa: N818 - it leaves the host's loop
@@ -57,7 +58,6 @@ class DryStep:
     Attributes:
         context: of the run.
         config: resolved.
-        charset: its dictionary.
         model: the networks; None if they cannot be built.
         models: names of the sub-models; None for one network.
         findings: the issues.
@@ -67,7 +67,6 @@ class DryStep:
     def __init__(self, context: RunContext, model: nn.Layer | None, findings: Findings) -> None:
         self.context = context
         self.config = context.components
-        self.charset = context.charset
         self.model = model
         self.models: Sequence[str] | None = getattr(model, "model_name_list", None)
         self.findings = findings
@@ -95,10 +94,11 @@ class DryStep:
         Returns:
             True if there is one.
         """
-        texts = batch.texts_of(self.charset, head, place, length)
+        charset = self.context.charset
+        texts = batch.texts_of(charset, head, place, length)
         for text, label in zip(texts, batch.texts, strict=True):
-            folded = label.lower() if label is not None and self.charset.folds_case else label
-            if folded is not None and text != "".join(c for c in folded if c in self.charset.characters):
+            folded = label.lower() if label is not None and charset.folds_case else label
+            if folded is not None and text != "".join(c for c in folded if c in charset.characters):
                 entry = f"entry {place + 1}" + (f" ({batch.keys[place]})" if len(batch.keys) > place else "")
                 result = f"it decodes to {text!r}" if text is not None else "it is not such a label"
                 self.findings.error(
@@ -122,24 +122,24 @@ def _heights(network: Any, images: Any) -> str:
     return f" {name} makes one row of images of height {' or '.join(fitting)}." if fitting else ""
 
 
-class Network:
+class Network(Proxy):
     """The networks as the host calls them; if they fail, the issue names the layer."""
 
     def __init__(self, step: DryStep, model: nn.Layer) -> None:
+        super().__init__(model)
         self._step = step
-        self._model = model
 
     def __call__(self, images: Any, *args: Any, **kwargs: Any) -> Any:
         """Return the outputs of the networks."""
         self._step.takes_labels = "data" in kwargs
         try:
-            return self._model(images, *args, **kwargs)
+            return self.real(images, *args, **kwargs)
         except Exception as error:
             self._report(images, error)
             raise StageFailed from error
 
     def _report(self, images: Any, error: Exception) -> None:
-        names = {id(layer): name for name, layer in self._model.named_sublayers()}
+        names = {id(layer): name for name, layer in self.real.named_sublayers()}
         call: Mapping[str, Any] = {"self": None, "inputs": [images]}
         for frame, _ in walk_tb(error.__traceback__):
             # Paddle's Layer.__call__ has the locals `self` and `inputs`. The innermost call comes last.
@@ -165,9 +165,9 @@ class Network:
         # An error of this package has its own fix.
         fix = "" if isinstance(error, PPOCRExtError) else " Fix: give it options that fit its input."
         if isinstance(call["self"], SequenceEncoder):  # the features have several rows
-            networks = networks_of(self._model)
+            networks = networks_of(self.real)
             fix = _heights(networks.get(name.split(".")[0], networks.get(None)), images)
-        mode = "training" if self._model.training else "evaluation"
+        mode = "training" if self.real.training else "evaluation"
         what = f"the network fails in {mode} at {name or 'its input'} ({sizes}).{fix}\n  "
         step.findings.raised(path, "network", error, what)
 
@@ -185,9 +185,6 @@ class Network:
         heads = [row.head for row in BRANCH_ROWS.values() if len(names) > 1 and names[1] in row.layers]
         branch = (*path, "head_list", *heads)
         return branch if heads and self._step.config.node(branch) is not None else path
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._model, name)
 
 
 class Reader:
@@ -270,7 +267,7 @@ class Losses:
         known = step.models
         sizes = _Unbuilt() if step.model is None else feature_sizes(step.model)
         try:
-            loss = build_loss(config, LossContext(step.charset, sizes))
+            loss = build_loss(config, LossContext(step.context.charset, sizes))
             outputs = required_outputs(loss) or ()
         except StageFailed:
             return
@@ -320,7 +317,7 @@ class Losses:
 
     def _check_logits(self, output: Any, path: KeyPath) -> None:
         """Report an output of a head that went through a softmax, which the losses apply themselves."""
-        charset = self._step.charset
+        charset = self._step.context.charset
         if isinstance(output, Mapping):
             for key, each in output.items():
                 self._check_logits(each, (*path, str(key)))

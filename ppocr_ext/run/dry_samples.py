@@ -19,6 +19,7 @@ import numpy as np
 import paddle
 import paddle.distributed as dist
 
+from ppocr_ext.base import Proxy
 from ppocr_ext.base.parts import OF_LABEL_FILES, OF_LMDB
 from ppocr_ext.charset import Charset
 from ppocr_ext.check.findings import Findings, KeyPath, described_error
@@ -72,9 +73,7 @@ class DryBatch:
         # NumPy's: Paddle's `std` mixes types, and warns of it on standard error
         return 0 < float(images.numpy().astype("float32").std(axis=2, ddof=1).max()) < _LEAST_SPREAD
 
-    def texts_of(
-        self, charset: Charset, head: str, place: int, length: int | None = None
-    ) -> list[str | None]:
+    def texts_of(self, charset: Charset, head: str, place: int, length: int | None) -> list[str | None]:
         """Return the texts of the labels [B, L] at ``place``, by the rule of PaddleOCR's encoder of ``head``.
 
         Args:
@@ -387,11 +386,11 @@ class TransformTrace:
     error: Exception | None = None
 
 
-class _TracedTransform:
+class _TracedTransform(Proxy):
     """A transform that records its input and its failure in a trace."""
 
     def __init__(self, operator: Any, position: int, trace: TransformTrace) -> None:
-        self._operator = operator
+        super().__init__(operator)
         self._position = position
         self._trace = trace
 
@@ -403,16 +402,13 @@ class _TracedTransform:
             trace.last_seen.update(dict.fromkeys(map(str, data), self._position))
             trace.text = data["label"] if isinstance(data.get("label"), str) else trace.text
         try:
-            result = self._operator(data)
+            result = self.real(data)
         except Exception as error:
             trace.failed = True
             trace.error = error
             raise
         trace.failed = result is None
         return result
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._operator, name)
 
 
 def trace_transforms(dataset: Any, config: Config, mode: str) -> TransformTrace:

@@ -76,9 +76,8 @@ def try_config(
     config = context.components
     findings = Findings(config)
     model = try_network(findings, context.charset, None if context.trains else decoder_models(config) or ())
-    if model is not None and context.trains:
-        recompute = partial(recompute_activations, model, context.config)
-        findings.attempt(("Global", "recompute"), "build", recompute)
+    if model is not None and context.trains and context.config.settings.recompute:
+        findings.attempt(("Global", "recompute"), "build", partial(recompute_activations, model))
     if config.settings.dry_step and (always or not _is_resumed(context)):
         with ExitStack() as stack:
             if model is not None:
@@ -140,10 +139,9 @@ def _run_stages(step: DryStep, batches: Mapping[str, DryBatch | None]) -> None:
         if batch is not None and batch.is_uniform:
             text = "the network sees no contrast in the first images. Fix: normalise once (RecResizeImg does it)."
             step.findings.warning((mode, "dataset", "transforms"), "uniform_images", text)
-    options, of_global = config.at("PostProcess").thaw(), config.at("Global").thaw()
-    build = partial(step.context.host.build_post_process, options, of_global, step.charset)
+    build = partial(step.context.decoder, config.at("PostProcess").thaw())
     decoder = step.findings.attempt(("PostProcess",), "build", build)
-    build = partial(build_metric, config.at("Metric").thaw(), step.charset.has_space)
+    build = partial(build_metric, config.at("Metric").thaw(), step.context.charset.has_space)
     metric = step.findings.attempt(("Metric",), "build", build)
     losses = Losses(step) if "Train" in batches else None
     if losses is not None:
@@ -177,7 +175,7 @@ def _try_optimizer(step: DryStep) -> None:
     # `lr_mult` would change the rates of the parameters.
     options |= {"lr": {"learning_rate": 0.001}, "lr_mult": None}
     step.findings.attempt(path[:1], "build", partial(build_optimizer, options, epochs, _STEPS, step.model))
-    for text in narrow_necks(step.model, step.charset.ctc_classes):
+    for text in narrow_necks(step.model, step.context.charset.ctc_classes):
         step.findings.warning(("Architecture",), "narrow_neck", text)
     frozen = enumerate(step.config.settings.freeze or ())
     patterns: dict[KeyPath, str] = {("Global", "freeze", str(index)): pattern for index, pattern in frozen}

@@ -50,9 +50,9 @@ def frozen_models(model: nn.Layer) -> frozenset[str]:
     return model.frozen if isinstance(model, DistillationModel) else frozenset()
 
 
-def unsaved_models(model: nn.Layer, config: Config) -> frozenset[str]:
+def unsaved_models(model: nn.Layer, save_teacher: bool) -> frozenset[str]:
     """Return the names of the sub-models that a checkpoint does not store."""
-    return frozenset(inference_models(model)) if config.settings.save_teacher else frozen_models(model)
+    return frozenset(inference_models(model)) if save_teacher else frozen_models(model)
 
 
 def choose_trained(model: nn.Layer, config: Config, reads: Iterable[OutputRef] | None) -> nn.Layer:
@@ -67,7 +67,8 @@ def choose_trained(model: nn.Layer, config: Config, reads: Iterable[OutputRef] |
         ConfigError: see :func:`freeze_parts`.
     """
     model = restrict_outputs(model, reads, config)
-    freeze_parts(model, config)
+    if patterns := config.settings.freeze:
+        freeze_parts(model, patterns)
     freeze_guided(model, reads)
     return model
 
@@ -125,39 +126,27 @@ def _freeze_unread(model: nn.Layer, wanted: Set[str]) -> None:
                 _stop(getattr(head, layer).parameters())
 
 
-def freeze_parts(model: nn.Layer, config: Config) -> None:
-    """Freeze the parameters in ``Global.freeze``, and keep their BatchNorms and dropout in eval mode.
+def freeze_parts(model: nn.Layer, patterns: Sequence[str]) -> list[str]:
+    """Freeze the parameters that match a pattern, keep their BatchNorms and dropout in eval mode; return the names.
+
+    Args:
+        model: its parameters have the names of ``state_dict``.
+        patterns: shell patterns, such as ``backbone.*``, or ``Student.backbone.*`` in a distillation.
 
     Raises:
         ConfigError: a pattern matches nothing, or parts of this kind of model cannot be frozen.
     """
-    patterns = config.settings.freeze or ()
-    if not patterns:
-        return
     networks = networks_of(model).values()
     if not all(isinstance(network, BaseModel) for network in networks):
         raise ConfigError(
             f"Global.freeze: {type(model).__name__} has no backbone, neck and head that could be frozen.",
             code="unsupported_key",
         )
-    names = freeze_parameters(model, patterns)
+    matched = match_patterns(model, patterns, "Global.freeze")
+    _stop(parameter for name, parameter in named_weights(model) if name in matched)
     for network in networks:
         network.hold_in_eval(layers_held_in_eval(network))
-    LOG.info("Global.freeze: %d parameters are frozen", len(names))
-
-
-def freeze_parameters(network: nn.Layer, patterns: Sequence[str]) -> list[str]:
-    """Freeze all parameters that match a pattern, and return their names.
-
-    Args:
-        network: its parameters have the names of ``state_dict``.
-        patterns: shell patterns, such as ``backbone.*``, or ``Student.backbone.*`` in a distillation.
-
-    Raises:
-        ConfigError: a pattern matches nothing.
-    """
-    matched = match_patterns(network, patterns, "Global.freeze")
-    _stop(parameter for name, parameter in named_weights(network) if name in matched)
+    LOG.info("Global.freeze: %d parameters are frozen", len(matched))
     return list(matched)
 
 
@@ -223,9 +212,7 @@ def says_what_it_reads(model: nn.Layer, reads: Any) -> bool:
     return all(head is not None and understands_requests(head) for head in heads)
 
 
-def freeze_untouched(
-    model: nn.Layer, loss: Callable[..., Mapping[str, Any]], batch: Sequence[Any]
-) -> list[str]:
+def freeze_untouched(model: nn.Layer, loss: Callable[..., Mapping[str, Any]], batch: Sequence[Any]) -> None:
     """Freeze the parameters that get no gradient from the loss of one batch in any process.
 
     This is for a loss that does not declare its outputs. Statistics that the trial changes are restored.
@@ -234,9 +221,6 @@ def freeze_untouched(
         model: not yet wrapped; its gradients are cleared.
         loss: as the host calls it.
         batch: a batch of this process's loader.
-
-    Returns:
-        Names of these parameters.
     """
     named = [(name, p) for name, p in model.named_parameters() if not p.stop_gradient]
     with left_as_it_was(model):
@@ -255,4 +239,3 @@ def freeze_untouched(
             len(named),
             shortened(list(untouched), 3),
         )
-    return list(untouched)

@@ -36,7 +36,7 @@ def inference_models(model: nn.Layer) -> dict[str, InferenceModel]:
 
 
 def open_inference_models(
-    model: nn.Layer, config: Config, charset: Charset, names: Collection[str] | None = None
+    model: nn.Layer, config: Config, charset: Charset, names: Collection[str] | None
 ) -> None:
     """Open the inference models among the sub-models.
 

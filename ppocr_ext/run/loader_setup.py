@@ -57,14 +57,12 @@ class RunData:
         loaders: the loader of ``"Train"`` if the run trains, and of ``"Eval"`` in a process that evaluates.
         preflight: the report on the data of each section whose dataset can be checked.
         load_failures: for each of these, the samples that fail when they are loaded.
-        label_files: the label files in the config, by section.
         usable_files: the label files that the host reads, by section.
     """
 
     loaders: Mapping[str, Loader]
     preflight: dict[str, PreflightReport]
     load_failures: dict[str, LoadFailures]
-    label_files: tuple[Path, ...]
     usable_files: dict[str, list[Path]]
 
     @property
@@ -101,18 +99,13 @@ def open_data(
     """
     config = context.config
     modes = context.modes
-    no_limit = FrameCounts({})
+    reads_ctc = {"Train": True, "Eval": context.options.reads_ctc}
     frames = {
-        mode: count_frames(model, config, mode) if mode == "Train" or context.options.reads_ctc else no_limit
-        for mode in modes
+        mode: count_frames(model, config, mode) if reads_ctc[mode] else FrameCounts({}) for mode in modes
     }
     preflight = _preflight(context, frames) if checked is None else dict(checked)
-    evaluates = context.options.evaluates
-    if context.trains and context.is_first and evaluates and context.checkpoint is not None:
-        warn_of_other_views(context.checkpoint.train_state().views, views, context.checkpoint.prefix)
-        warn_of_other_settings(context.checkpoint, settings_of(config, preflight))
-    if evaluates and config.at("Eval", default=None) is None:
-        LOG.warning("Eval: the section is missing: no evaluation, and no best checkpoint.")
+    if context.options.evaluates:
+        _warn_of_changes(context, preflight, views)
     failures = {
         mode: LoadFailures(
             mode, report.total, report.unusable_count, unusable_limit_of(config), context.name_of(mode)
@@ -121,8 +114,8 @@ def open_data(
     }
     classes = {mode: _dataset_class(context, mode, preflight[mode], failures[mode]) for mode in preflight}
     usable_files = _usable_files(context, preflight)
-    trained = frames.get("Train", no_limit)
-    check = label_check(config, context.charset, trained, trained.fixed_by) if context.trains else None
+    trained = frames.get("Train")
+    check = None if trained is None else label_check(config, context.charset, trained, trained.fixed_by)
     plain = host_config(config, distributed=context.team.size > 1, label_files=usable_files)
     mixed = open_mixed(context, model) if "Train" in modes else []
     datasets = [each.train_loader.dataset for each in mixed]
@@ -130,15 +123,26 @@ def open_data(
     _require_batches(context, loaders, preflight)
     if mixed:
         failures |= _describe_mixed(config, mixed, len(loaders["Train"].dataset))
-    if check is not None and "Train" in loaders:
+    if check is not None:
         check.set_epoch_size(len(loaders["Train"].dataset))
     return RunData(
         loaders=loaders,
         preflight=preflight,
         load_failures=failures,
-        label_files=tuple(path for mode in modes for path in label_files_of(config, mode)),
         usable_files=usable_files,
     )
+
+
+def _warn_of_changes(
+    context: RunContext, preflight: Mapping[str, PreflightReport], views: Views | None
+) -> None:
+    """Warn if a run has no ``Eval``, or is resumed with other settings or views than before."""
+    before = context.checkpoint
+    if context.trains and context.is_first and before is not None:
+        warn_of_other_views(before.train_state().views, views, before.prefix)
+        warn_of_other_settings(before, settings_of(context.config, preflight))
+    if context.config.at("Eval", default=None) is None:
+        LOG.warning("Eval: the section is missing: no evaluation, and no best checkpoint.")
 
 
 def _require_batches(

@@ -64,7 +64,7 @@ def require_recorded(config: Config, path: str | Path) -> None:
         )
 
 
-def official_records(config: Config, loaded: Iterable[str], checkpoint: Path | None) -> Records:
+def official_records(config: Config, loaded: Iterable[str], checkpoint: Checkpoint | None) -> Records:
     """Return digest and source of the official weights and released models that a run uses, by name.
 
     A resumed run keeps the records of its first start.
@@ -72,11 +72,11 @@ def official_records(config: Config, loaded: Iterable[str], checkpoint: Path | N
     Args:
         config: the config of the run.
         loaded: names and paths of the loaded weights.
-        checkpoint: prefix of the checkpoint to resume, if any.
+        checkpoint: the checkpoint to resume, if any.
     """
     records = {name: source.record for name in loaded if (source := find_source(name)) is not None}
     before = dict(_records(config))
-    if checkpoint is not None and (file := checkpoint.parent / "config.yml").is_file():
+    if checkpoint is not None and (file := checkpoint.prefix.with_name("config.yml")).is_file():
         with suppress(ConfigError):  # the file may be somebody else's
             before |= _records(load([file]))
     kept = {name: dict(before[name]) for name in before.keys() & _named(config)}
@@ -131,22 +131,16 @@ def load_model_weights(
         Their ``key`` is that of the weights.
     """
     load_part = partial(load_network, context, assign=assign)
+    if not isinstance(model, DistillationModel):
+        return _load_single_model(model, context, load_part)
     checkpoint = None if context.checkpoint is None else context.checkpoint.prefix
     first = context.config.settings.pretrained_model
-    if not isinstance(model, DistillationModel):
-        path = checkpoint or first
-        if not path:
-            return {}
-        part = None if checkpoint else "Architecture"
-        with error_below("Global", "checkpoints" if checkpoint else "pretrained_model"):
-            load_part(model, path, part, first_prefix=f"{context.options.weights_of}.")
-        return {None: str(path)}
     inference = inference_models(model)
     covered: dict[str | None, str] = {
         name: str(own_path(context, name)) for name, head in inference.items() if head.compute is not None
     }
-    for path in covered.values():
-        require_recorded(context.config, path)
+    for own_file in covered.values():
+        require_recorded(context.config, own_file)
     own = [name for name in model.model_name_list if name not in inference]
     targets = sorted(own, key=lambda name: name in model.frozen)  # trained ones first
     names = own if needed is None else needed
@@ -167,14 +161,23 @@ def load_model_weights(
                 # Raises an error that says what does not fit.
                 load_part(model, path, None, target_models=targets)
         covered |= dict.fromkeys(contained, str(path))
-    for name in own:
-        if (
-            name not in covered
-            and (needed is None or name in needed)
-            and _load_sub_model(model, name, context, load_part)
-        ):
+    for name in [each for each in own if needed is None or each in needed]:
+        if name not in covered and _load_sub_model(model, name, context, load_part):
             covered[name] = str(own_path(context, name))
     return covered
+
+
+def _load_single_model(
+    model: nn.Layer, context: RunContext, load_part: Callable[..., WeightMatch]
+) -> dict[str | None, str]:
+    checkpoint = context.checkpoint
+    path = context.config.settings.pretrained_model if checkpoint is None else checkpoint.prefix
+    if not path:
+        return {}
+    with error_below("Global", "checkpoints" if checkpoint else "pretrained_model"):
+        part = None if checkpoint else "Architecture"
+        load_part(model, path, part, first_prefix=f"{context.options.weights_of}.")
+    return {None: str(path)}
 
 
 def own_path(context: RunContext, name: str) -> str | None:
@@ -339,11 +342,11 @@ def _texts(context: RunContext, teacher: nn.Layer, images: Tensor, branch: str) 
     """Return the texts of images [B, C, H, W], by a branch of a frozen network and the host's decoder."""
     request = HeadRequest(frozenset({branch}), probabilities=True, decode=True, as_dict=False)
     output = teacher(images, None, request)
-    in_image_order = replace(context.charset, direction=LEFT_TO_RIGHT)  # as the labels of a batch are
-    decoder = context.host.build_post_process(
-        {"name": BRANCH_ROWS[branch].decoder}, context.config.host_options(), in_image_order
+    # in the order of the image, as the labels of a batch are
+    context = replace(context, charset=replace(context.charset, direction=LEFT_TO_RIGHT))
+    results = context.decoder({"name": BRANCH_ROWS[branch].decoder})(
+        output["head_out"] if isinstance(output, dict) else output
     )
-    results = decoder(output["head_out"] if isinstance(output, dict) else output)
     return [str(result[0]) for result in results]
 
 

@@ -10,7 +10,7 @@ import paddle
 import paddle.distributed as dist
 from paddle import Tensor, nn
 
-from ppocr_ext.config import Config
+from ppocr_ext.config.global_keys import Settings
 from ppocr_ext.errors import ConfigError, ModelError, PPOCRExtError
 from ppocr_ext.messages import LOG
 from ppocr_ext.modeling import BaseModel, DistillationModel, HeadRequest, networks_of
@@ -30,11 +30,9 @@ class Amp:
 
     Attributes:
         scaler: Paddle's; None without mixed precision.
-        adapts: True if the scale of the loss adapts (``Global.use_dynamic_loss_scaling``).
     """
 
     scaler: Any = None
-    adapts: bool = False
     level: str = "O2"
     dtype: str = "float16"
     black_list: list[str] = field(default_factory=list)
@@ -48,21 +46,21 @@ class Amp:
 
     def load(self, state: dict[str, Any]) -> None:
         """Restore the scale of a checkpoint if it was dynamic and still is; a fixed scale comes from the config."""
-        if self.scaler is not None and self.adapts and state.get("use_dynamic_loss_scaling"):
+        if all(each.get("use_dynamic_loss_scaling") for each in (self.state(), state)):
             self.scaler.load_state_dict(state)
 
 
-def build_amp(config: Config) -> Amp:
-    """Return the settings of ``config``; on a CPU, where Paddle has no mixed precision, warn and use no scaler.
+def build_amp(settings: Settings) -> Amp:
+    """Return what the settings say; on a CPU, where Paddle has no mixed precision, warn and use no scaler.
 
     Raises:
         ConfigError: both lists of operators name the same one.
     """
     amp = Amp(
-        level=config.settings.amp_level,
-        dtype=config.settings.amp_dtype,
-        black_list=list(config.settings.amp_custom_black_list or ()),
-        white_list=list(config.settings.amp_custom_white_list or ()),
+        level=settings.amp_level,
+        dtype=settings.amp_dtype,
+        black_list=list(settings.amp_custom_black_list or ()),
+        white_list=list(settings.amp_custom_white_list or ()),
     )
     both = sorted(set(amp.black_list) & set(amp.white_list))
     if both:
@@ -71,16 +69,17 @@ def build_amp(config: Config) -> Amp:
             f"operator in one of them.",
             code="conflicting_keys",
         )
-    if not config.settings.use_amp:
+    if not settings.use_amp:
         return amp
     if not works_here():
         LOG.warning("Global.use_amp: Paddle's mixed precision does nothing on a CPU; training is in float32.")
         return amp
     if paddle.is_compiled_with_cuda():
         paddle.set_flags(_CUDA_FLAGS)
-    amp.adapts = config.settings.use_dynamic_loss_scaling
-    scale = float(config.settings.scale_loss)
-    amp.scaler = paddle.amp.GradScaler(init_loss_scaling=scale, use_dynamic_loss_scaling=amp.adapts)
+    amp.scaler = paddle.amp.GradScaler(
+        init_loss_scaling=float(settings.scale_loss),
+        use_dynamic_loss_scaling=settings.use_dynamic_loss_scaling,
+    )
     return amp
 
 
@@ -122,9 +121,7 @@ def untrained(state: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value.numpy().copy() for name, value in state.items() if value.stop_gradient}
 
 
-def full_precision(
-    state: Mapping[str, Any], optimizer: Any, kept: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
+def full_precision(state: Mapping[str, Any], optimizer: Any, kept: Mapping[str, Any]) -> dict[str, Any]:
     """Return ``state`` in float32 for a checkpoint, with the optimizer's master weights where it has them.
 
     PaddleOCR saves level O2 in 16 bits, and bfloat16 is then read back as integers.
@@ -135,28 +132,31 @@ def full_precision(
         kept: result of :func:`untrained`.
     """
     masters = getattr(optimizer, "_master_weights", None) or {}
-    exact = kept or {}
     full = {}
     for name, value in state.items():
         if isinstance(value, paddle.Tensor) and value.dtype in _HALF:
             if value.name in masters:
                 value = masters[value.name]
-            elif name in exact:
-                value = paddle.to_tensor(exact[name], place=paddle.CPUPlace())
+            elif name in kept:
+                value = paddle.to_tensor(kept[name], place=paddle.CPUPlace())
             value = value.astype("float32")
         full[name] = value
     return full
 
 
-def data_parallel(model: nn.Layer, config: Config) -> nn.Layer:
+def without_wrapper(model: nn.Layer) -> nn.Layer:
+    """Return a model without the wrapper of :func:`data_parallel`."""
+    return getattr(model, "_layers", model)
+
+
+def data_parallel(model: nn.Layer, find_unused_parameters: bool) -> nn.Layer:
     """Return ``model`` with its gradients averaged over the processes; names in its ``state_dict`` do not change.
 
     In a DistillationModel, each trained sub-model is wrapped separately, and frozen ones are not.
     """
-    unused = config.settings.find_unused_parameters
 
     def wrapped(layer: Any) -> Any:
-        return paddle.DataParallel(layer, find_unused_parameters=unused)
+        return paddle.DataParallel(layer, find_unused_parameters=find_unused_parameters)
 
     if not isinstance(model, DistillationModel):
         return wrapped(model)
@@ -168,14 +168,12 @@ def data_parallel(model: nn.Layer, config: Config) -> nn.Layer:
     return model.using(callers=trained)
 
 
-def recompute_activations(model: nn.Layer, config: Config) -> None:
+def recompute_activations(model: nn.Layer) -> None:
     """Make the blocks of trained networks compute their activations again (``Global.recompute``), to save memory.
 
     Raises:
         ModelError: a trained network has no such block.
     """
-    if not config.settings.recompute:
-        return
     for name, network in networks_of(model).items():
         is_trained = any(not parameter.stop_gradient for parameter in network.parameters())
         if is_trained and not recompute_blocks(network):
@@ -186,15 +184,13 @@ def recompute_activations(model: nn.Layer, config: Config) -> None:
             )
 
 
-def share_batch_norm(model: nn.Layer, config: Config) -> nn.Layer:
+def share_batch_norm(model: nn.Layer) -> nn.Layer:
     """Return ``model`` with BatchNorm over all processes (``Global.use_sync_bn``), except in frozen sub-models.
 
     Names in its ``state_dict`` do not change. With one process, or on a device for which Paddle lacks the operator, the
     model does not change, and the log says so.
     """
     device = paddle.get_device().partition(":")[0]
-    if not config.settings.use_sync_bn:
-        return model
     if dist.get_world_size() == 1:
         LOG.info("Global.use_sync_bn: one process has nothing to share; BatchNorm is as without it.")
         return model
@@ -272,8 +268,8 @@ class _CompiledForward:
         return output
 
 
-def compile_model(model: nn.Layer, config: Config) -> nn.Layer:
-    """Return ``model``, compiled if ``Global.to_static`` is true; each sub-model is compiled separately.
+def compile_model(model: nn.Layer) -> nn.Layer:
+    """Compile ``model`` (``Global.to_static``), each sub-model separately, and return it.
 
     Names in its ``state_dict`` do not change. PaddleOCR's ``Global.d2s_train_image_shape`` is not needed.
 
@@ -281,8 +277,6 @@ def compile_model(model: nn.Layer, config: Config) -> nn.Layer:
         ModelError: this Paddle computes wrong gradients of compiled networks, the model is neither a BaseModel nor a
             DistillationModel, or (at the first step) it cannot be compiled.
     """
-    if not config.settings.to_static:
-        return model
     if not gradients_are_right():
         raise ModelError(
             f"Global.to_static: Paddle {paddle.__version__} computes wrong gradients of networks that it compiles. "
@@ -300,11 +294,6 @@ def compile_model(model: nn.Layer, config: Config) -> nn.Layer:
             f"Global.to_static: {type(model).__name__} cannot be compiled, only models that Architecture builds of "
             f"backbone, neck and head. Set -o Global.to_static=false.",
             code="unsupported_model",
-        )
-    if config.at("Train.dataset.ds_width", default=False):
-        LOG.warning(
-            "Global.to_static: with Train.dataset.ds_width images have many widths, and each shape of a batch is "
-            "compiled, which may take longer than it saves."
         )
     return model
 

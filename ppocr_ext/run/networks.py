@@ -15,28 +15,25 @@ from ppocr_ext.modeling import build_model
 from ppocr_ext.run.inference_models import open_inference_models
 
 
-def build_network(config: Config, charset: Charset, opened: Collection[str] | None = None) -> nn.Layer:
+def build_network(config: Config, charset: Charset) -> nn.Layer:
     """Build the networks, and open the inference models among them.
 
     Args:
         config: resolved.
         charset: the dictionary.
-        opened: the only inference models that are opened; None for all.
 
     Raises:
         InvalidConfigError: parts cannot be built, or an inference model cannot be opened; the issues have their places.
     """
     findings = Findings(config)
-    model = try_network(findings, charset, opened)
+    model = try_network(findings, charset, None)
     if model is None:
         raise InvalidConfigError(findings.issues)
     return model
 
 
-def try_network(
-    findings: Findings, charset: Charset, opened: Collection[str] | None = None
-) -> nn.Layer | None:
-    """Return the networks of ``findings.config``, as :func:`build_network`.
+def try_network(findings: Findings, charset: Charset, opened: Collection[str] | None) -> nn.Layer | None:
+    """Return the networks of ``findings.config``; ``opened`` are the only inference models to open, None for all.
 
     Returns:
         None, with an issue for each sub-model that cannot be built, if there is one.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,48 +20,45 @@ from ppocr_ext.run.agreement import require_agreement
 from ppocr_ext.run.compiled_models import compile_frozen
 from ppocr_ext.run.context import Role, RunContext, RunOptions, open_context, rename_section
 from ppocr_ext.run.dry_step import try_config
-from ppocr_ext.run.freezing import frozen_models, unsaved_models
 from ppocr_ext.run.host_config import decoder_models, evaluation_steps, host_config
 from ppocr_ext.run.loader_setup import RunData, open_data
 from ppocr_ext.run.model_setup import load_model_weights
+from ppocr_ext.run.model_wrappers import without_wrapper
 from ppocr_ext.run.train_setup import Training, set_up_training
 from ppocr_ext.teacher_cache.lookup import CachedTeacher, cached_teacher
 from ppocr_ext.teacher_cache.store import read_facts
 
 
-@dataclass(frozen=True, kw_only=True)
-class Run(RunContext, RunData, Training):
+@dataclass(frozen=True)
+class Run:
     """Everything that :class:`ppocr_ext.loop.adapter.HostLoop` and the tools need; complete when it exists.
 
-    It has the attributes of its context, its data, and (in training) of :class:`Training`.
-
     Attributes:
-        host_config: the plain config that the host gets.
+        context: config, host, dictionary, device and processes.
+        data: the loaders, and what they read.
+        model: the networks with their weights, wrapped as the host calls them.
         decoder: the decoder of the network's outputs, built by the host.
         metric: decides which checkpoint is the best.
+        host_config: the plain config that the host gets.
+        training: what it trains with; None in an evaluation.
         engines: the compiled frozen sub-models of a training, by name.
         teacher_cache: answers in place of a teacher; None without a cache.
     """
 
-    host_config: dict[str, Any]
+    context: RunContext
+    data: RunData
+    model: nn.Layer
     decoder: Any
     metric: Any
+    host_config: dict[str, Any]
+    training: Training | None = None
     engines: Mapping[str, CompiledNetwork] = field(default_factory=dict)
     teacher_cache: CachedTeacher | None = None
 
     @property
-    def frozen(self) -> frozenset[str]:
-        """Names of the sub-models that are not trained."""
-        return frozen_models(self.network)
-
-    @property
-    def unsaved_models(self) -> frozenset[str]:
-        """Names of the sub-models that a checkpoint does not store."""
-        return unsaved_models(self.network, self.config)
-
-    def sub_model(self, name: str) -> nn.Layer:
-        """Return the sub-model called ``name``."""
-        return getattr(self.network, name)
+    def network(self) -> nn.Layer:
+        """The model without a data-parallel wrapper."""
+        return without_wrapper(self.model)
 
     @classmethod
     def build(cls, config: Config, role: Role, **options: Any) -> Run:
@@ -76,50 +73,36 @@ class Run(RunContext, RunData, Training):
             PPOCRExtError: something cannot be built; the message says what to change.
         """
         context = open_context(config, RunOptions(role, **options))
+        config = context.config
         model = _tried_network(context)
-        cache = context.config.at("Train.teacher_cache", None) if context.trains else None
-        answers = None
+        cache = config.at("Train.teacher_cache", None) if context.trains else None
         views = None if cache is None else read_facts(Path(cache)).views
         # After the model, since preflight needs the number of frames of its CTC output.
         data = open_data(context, model, views)
         if context.trains:
             require_agreement(context, data.preflight)
-        config = context.config
-        decoder = context.host.build_post_process(
-            config.at("PostProcess").thaw(), config.host_options(), context.charset
-        )
+        decoder = context.decoder(config.at("PostProcess").thaw())
         metric = build_metric(context.components.at("Metric").thaw(), context.charset.has_space)
+        training = steps = answers = None
+        engines: Mapping[str, Any] = {}
         if context.trains:
-            training = set_up_training(context, model, data)
+            model, training = set_up_training(context, model, data)
             steps = evaluation_steps(config, training.start.steps_per_epoch)
             samples = len(data.train_loader.dataset) * training.start.epochs // context.team.size
-            engines = compile_frozen(context, training.network, samples, prepare=cache is None)
-            model = training.network.using(callers=engines) if engines else training.model
+            engines = compile_frozen(context, without_wrapper(model), samples, prepare=cache is None)
+            model = model.using(callers=engines) if engines else model
             # After compilation, since the cache calls the compiled teacher for missing samples.
             if cache is not None:
                 answers = cached_teacher(
                     Path(cache), model, training.loss, config, context.charset.digest, training.frozen_digests
                 )
                 model = model.using(callers={answers.name: answers}) if answers else model
-            training = replace(training, model=model)
         else:
             _load_for_evaluation(context, model)
-            training = Training(model=model)
-            steps = None
-            engines = {}
         plain = host_config(
             config, distributed=context.team.size > 1, label_files=data.usable_files, eval_steps=steps
         )
-        return cls(
-            **vars(context),
-            **vars(data),
-            **vars(training),
-            host_config=plain,
-            decoder=decoder,
-            metric=metric,
-            engines=engines,
-            teacher_cache=answers,
-        )
+        return cls(context, data, model, decoder, metric, plain, training, engines, answers)
 
 
 def _tried_network(context: RunContext) -> nn.Layer:

@@ -12,7 +12,6 @@ import numpy as np
 from paddle import nn
 from paddle.optimizer.lr import LRScheduler
 
-from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.checkpoints import Checkpoint, Position
 from ppocr_ext.checkpoint.optimizer_state import restore_optimizer
 from ppocr_ext.checkpoint.weights import parameter_names, put_back, trained_state
@@ -60,10 +59,9 @@ from ppocr_ext.run.model_wrappers import (
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """What a run trains with.
+    """What a run trains with, besides its model.
 
     Attributes:
-        model: the networks with weights, wrapped for mixed precision, compilation and several processes.
         loss: the loss, with its state.
         optimizer: the optimizer of the trained parameters.
         schedule: the schedule of the learning rate.
@@ -78,94 +76,106 @@ class Training:
         starts_from_weights: True if a trained (sub-)model was loaded and the run is not resumed.
     """
 
-    model: nn.Layer
-    loss: Loss = None  # type: ignore[assignment]  # None in an evaluation
-    optimizer: Any = None
-    schedule: Any = None
-    amp: Amp = field(default_factory=Amp)
-    start: Position = field(default_factory=Position)
+    loss: Loss
+    optimizer: Any
+    schedule: Any
+    amp: Amp
+    start: Position
     best: Mapping[str, float] = field(default_factory=dict)
     hook_states: Mapping[str, Any] = field(default_factory=dict)
     unreached: Sequence[str] | None = None
-    frozen_digests: Mapping[str, str] = field(default_factory=dict)
-    float32_copies: Mapping[str, Any] = field(default_factory=dict)
-    official_weights: Records = field(default_factory=dict)
-    starts_from_weights: bool = False
-
-    @property
-    def network(self) -> nn.Layer:
-        """The model without a data-parallel wrapper."""
-        return getattr(self.model, "_layers", self.model)
+    frozen_digests: Mapping[str, str]
+    float32_copies: Mapping[str, Any]
+    official_weights: Records
+    starts_from_weights: bool
 
 
-def set_up_training(context: RunContext, model: nn.Layer, data: RunData) -> Training:
+def set_up_training(context: RunContext, model: nn.Layer, data: RunData) -> tuple[nn.Layer, Training]:
     """Load the weights of ``model``, and build what it is trained with.
+
+    Returns:
+        The model, wrapped for mixed precision, compilation and several processes; and the rest.
 
     Raises:
         PPOCRExtError: something cannot be built; the message says what to change.
     """
     config = context.config
+    settings = config.settings
     checkpoint = context.checkpoint
-    loss = build_loss(context.components.at("Loss").thaw(), loss_context(model, context.charset))
+    loss, loaded = _loss_and_weights(context, model)
     outputs = required_outputs(loss)
+    frozen = frozen_models(model)
+    digests = {name: state_digest(getattr(model, name)) for name in sorted(frozen)}
+    if settings.use_sync_bn:
+        model = share_batch_norm(model)
+    model = choose_trained(model, config, outputs)
+    if context.team.size > 1 and not says_what_it_reads(model, outputs):
+        freeze_untouched(model, loss, next(iter(data.train_loader)))
+    epochs = settings.epoch_num
+    steps_per_epoch = len(data.train_loader)
+    groups = math.ceil(steps_per_epoch / settings.accumulate)
+    options = context.components.at("Optimizer").thaw()
+    optimizer, schedule = build_optimizer(options, epochs=epochs, step_each_epoch=groups, model=model)
+    LOG.info("%s", parts_table(trained_parts(model)))
+    amp = build_amp(settings)
+    casts = amp.scaler is not None and amp.level == "O2"
+    copies = untrained(trained_state(model, unsaved_models(model, settings.save_teacher))) if casts else {}
+    model, optimizer = decorate(amp, model, optimizer)
+    training = Training(
+        loss=loss,
+        optimizer=optimizer,
+        schedule=schedule,
+        amp=amp,
+        start=Position(epochs=epochs, steps_per_epoch=steps_per_epoch),
+        frozen_digests=digests,
+        float32_copies=copies,
+        official_weights=official_records(config, loaded.values(), checkpoint),
+        starts_from_weights=checkpoint is None and bool(loaded.keys() - frozen),
+    )
+    if checkpoint is not None:
+        training = _resume(training, model, config, checkpoint)
+    if settings.to_static:
+        model = compile_model(model)
+        if config.at("Train.dataset.ds_width", default=False):
+            LOG.warning(
+                "Global.to_static: with Train.dataset.ds_width images have many widths, and each shape of a batch is "
+                "compiled, which may take longer than it saves."
+            )
+    check_profiler(config, training.start.total_steps)
+    if context.team.size > 1:
+        model = data_parallel(model, settings.find_unused_parameters)
+    return model, training
+
+
+def _loss_and_weights(context: RunContext, model: nn.Layer) -> tuple[Loss, dict[str | None, str]]:
+    """Return the loss, and what :func:`load_model_weights` returns for the weights of ``model``.
+
+    Raises:
+        WeightsError: weights are missing, or a teacher cannot read.
+    """
+    loss = loss_for(model, context)
+    frozen = frozen_models(model)
     needed = None
-    if outputs is not None:  # only these sub-models run: those that the loss reads, and the trained ones
-        trained = [name for name in getattr(model, "model_name_list", ()) if name not in frozen_models(model)]
+    if (outputs := required_outputs(loss)) is not None:
+        # only these sub-models run: those that the loss reads, and the trained ones
+        trained = [name for name in getattr(model, "model_name_list", ()) if name not in frozen]
         needed = tuple(dict.fromkeys([*(name for name, _ in outputs if name), *trained]))
     loaded = load_model_weights(model, context, needed=needed)
-    if not all(each.labelled for each in mixed_lists(config)):
+    if not all(each.labelled for each in mixed_lists(context.config)):
         distils = isinstance(model, DistillationModel)
-        if checkpoint is None and not loaded and not distils:
+        if context.checkpoint is None and not loaded and not distils:
             raise WeightsError(
                 "Train.mix: samples with `labelled: false` need weights that teach them. Fix: Global.pretrained_model.",
                 code="missing_weights",
             )
         loss = TaughtLoss(loss, None if distils else teacher_before(context, model))
-        outputs = required_outputs(loss)
-    records = official_records(config, loaded.values(), None if checkpoint is None else checkpoint.prefix)
-    require_reading_teachers(context, model, sorted(frozen_models(model) & loaded.keys()))
-    if checkpoint is None:  # the weights of a resumed run differ from those of the centers anyway
+    require_reading_teachers(context, model, sorted(frozen & loaded.keys()))
+    if context.checkpoint is None:  # the weights of a resumed run differ from those of the centers anyway
         compare_center_weights(loss, model)
-    digests = {name: state_digest(getattr(model, name)) for name in sorted(frozen_models(model))}
-    model = share_batch_norm(model, config)
-    model = choose_trained(model, config, outputs)
-    if context.team.size > 1 and not says_what_it_reads(model, outputs):
-        freeze_untouched(model, loss, next(iter(data.train_loader)))
-    starts = checkpoint is None and bool(loaded.keys() - frozen_models(model))
-    training = Training(model=model, loss=loss, frozen_digests=digests, starts_from_weights=starts)
-    training = _add_optimizer(context, training, len(data.train_loader))
-    if checkpoint is not None:
-        training = _resume(training, config, checkpoint)
-    model = compile_model(training.model, config)
-    check_profiler(config, training.start.total_steps)
-    model = data_parallel(model, config) if context.team.size > 1 else model
-    return replace(training, model=model, official_weights=records)
+    return loss, loaded
 
 
-def _add_optimizer(context: RunContext, training: Training, steps_per_epoch: int) -> Training:
-    config = context.config
-    model = training.model
-    epochs = config.settings.epoch_num
-    amp = build_amp(config)
-    options = context.components.at("Optimizer").thaw()
-    groups = math.ceil(steps_per_epoch / config.settings.accumulate)
-    optimizer, schedule = build_optimizer(options, epochs=epochs, step_each_epoch=groups, model=model)
-    LOG.info("%s", parts_table(trained_parts(model)))
-    casts = amp.scaler is not None and amp.level == "O2"
-    copies = untrained(trained_state(model, unsaved_models(model, config))) if casts else {}
-    model, optimizer = decorate(amp, model, optimizer)
-    return replace(
-        training,
-        model=model,
-        optimizer=optimizer,
-        schedule=schedule,
-        amp=amp,
-        start=Position(epochs=epochs, steps_per_epoch=steps_per_epoch),
-        float32_copies=copies,
-    )
-
-
-def _resume(training: Training, config: Config, checkpoint: Checkpoint) -> Training:
+def _resume(training: Training, network: nn.Layer, config: Config, checkpoint: Checkpoint) -> Training:
     """Restore optimizer, schedule, scaler and loss; return the training at the position of the checkpoint.
 
     Raises:
@@ -173,51 +183,25 @@ def _resume(training: Training, config: Config, checkpoint: Checkpoint) -> Train
         WeightsError: the run had another teacher or optimizer, or a state does not fit.
     """
     prefix = checkpoint.prefix
-    optimizer = training.optimizer
     if not checkpoint.file(".states").is_file():
         LOG.warning("%s.states is missing: epochs and steps are counted from 0.", prefix)
+    _require_resumable(training, config, checkpoint)
     state = checkpoint.train_state()
     length = training.start
     start = replace(state.position, epochs=length.epochs, steps_per_epoch=length.steps_per_epoch).completed()
-    if state.position.epoch >= length.epochs and not is_left_to_choose(checkpoint):
-        raise ConfigError(
-            f"{prefix} has already finished epoch {state.position.epoch} of {length.epochs}. Fix: increase "
-            f"Global.epoch_num to continue.",
-            code="nothing_left",
-        )
-    now = training.frozen_digests
-    changed = [each for each, digest in state.frozen.items() if now.get(each, digest) != digest]
-    if changed:
-        raise WeightsError(
-            f"{prefix} was taught by another {', '.join(changed)} than the one loaded now. Fix: give the "
-            f"weights of its first start as Architecture.Models.{changed[0]}.pretrained (or Global.pretrained_model).",
-            code="other_teacher",
-        )
-    name = config.at("Optimizer.name")
-    accumulate = config.settings.accumulate
-    before = state.accumulate or 1
-    if state.optimizer is not None and (state.optimizer, before) != (name, accumulate):
-        raise WeightsError(
-            f"{prefix} was trained with {state.optimizer} and Global.accumulate: {before} (found {name} and "
-            f"{accumulate}). Fix: the same ones, or start from its weights: -o Global.pretrained_model={prefix}.",
-            code="optimizer_mismatch",
-        )
-    names = parameter_names(training.network)
-    restore_optimizer(optimizer, checkpoint, names, state.parameter_names)
+    restore_optimizer(training.optimizer, checkpoint, parameter_names(network), state.parameter_names)
     if state.total_steps not in (None, length.total_steps):
-        rate = optimizer.get_lr()
+        rate = training.optimizer.get_lr()
         _recompute_rate(training.schedule)
         LOG.info(
             "steps of the whole run: %d before, %d now; the learning rate changes from %.3g to %.3g",
             state.total_steps,
             length.total_steps,
             rate,
-            optimizer.get_lr(),
+            training.optimizer.get_lr(),
         )
-    if state.raw_weights:
-        put_back(state.raw_weights, training.network.state_dict())
-    if state.before_group:
-        put_back(state.before_group, training.network.state_dict())
+    for weights in (state.raw_weights, state.before_group):
+        put_back(weights or {}, network.state_dict())
     training.amp.load(state.scaler)
     restore_loss(training.loss, state.loss, prefix)
     LOG.info(
@@ -238,6 +222,40 @@ def _resume(training: Training, config: Config, checkpoint: Checkpoint) -> Train
     )
 
 
+def _require_resumable(training: Training, config: Config, checkpoint: Checkpoint) -> None:
+    """Check that epochs are left, and that the run of the checkpoint had the same teachers and optimizer.
+
+    Raises:
+        ConfigError: all epochs are done.
+        WeightsError: the run had another teacher or optimizer.
+    """
+    prefix = checkpoint.prefix
+    state = checkpoint.train_state()
+    if state.position.epoch >= training.start.epochs and not is_left_to_choose(checkpoint):
+        raise ConfigError(
+            f"{prefix} has already finished epoch {state.position.epoch} of {training.start.epochs}. Fix: increase "
+            f"Global.epoch_num to continue.",
+            code="nothing_left",
+        )
+    now = training.frozen_digests
+    changed = [each for each, digest in state.frozen.items() if now.get(each, digest) != digest]
+    if changed:
+        raise WeightsError(
+            f"{prefix} was taught by another {', '.join(changed)} than the one loaded now. Fix: give the "
+            f"weights of its first start as Architecture.Models.{changed[0]}.pretrained (or Global.pretrained_model).",
+            code="other_teacher",
+        )
+    name = config.at("Optimizer.name")
+    accumulate = config.settings.accumulate
+    before = state.accumulate or 1
+    if state.optimizer is not None and (state.optimizer, before) != (name, accumulate):
+        raise WeightsError(
+            f"{prefix} was trained with {state.optimizer} and Global.accumulate: {before} (found {name} and "
+            f"{accumulate}). Fix: the same ones, or start from its weights: -o Global.pretrained_model={prefix}.",
+            code="optimizer_mismatch",
+        )
+
+
 def _recompute_rate(schedule: Any) -> None:
     """Compute the rate of this step anew, so that a run with more epochs than before follows its longer schedule.
 
@@ -250,9 +268,10 @@ def _recompute_rate(schedule: Any) -> None:
         schedule.step(schedule.last_epoch)
 
 
-def loss_context(model: nn.Layer, charset: Charset) -> LossContext:
-    """Return the dictionary and the feature sizes of ``model``, which some losses need."""
-    return LossContext(charset, feature_sizes(model))
+def loss_for(model: nn.Layer, context: RunContext) -> Loss:
+    """Build the loss of the config for its networks."""
+    options = context.components.at("Loss").thaw()
+    return build_loss(options, LossContext(context.charset, feature_sizes(model)))
 
 
 def compare_center_weights(loss: Loss, model: nn.Layer) -> None:

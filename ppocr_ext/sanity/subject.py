@@ -123,9 +123,8 @@ def open_subject(
     report_issues(issues)
     batch = one_batch(context, network, samples)
     loaders: Any = {"Train": [batch.entries]}  # a list with one batch is read as a loader is
-    data = RunData(loaders=loaders, preflight={}, load_failures={}, label_files=(), usable_files={})
-    training = set_up_training(context, network, data)
-    network = training.model
+    data = RunData(loaders=loaders, preflight={}, load_failures={}, usable_files={})
+    network, training = set_up_training(context, network, data)
     loss = training.loss
     network.train()
     switch_off_dropout(network)
@@ -363,8 +362,8 @@ def _loss_of(
 
 def _decoder(context: RunContext, branch: str | None) -> Callable[..., Any]:
     """Return PaddleOCR's decoder of a branch, or of the config's single head."""
-    config = context.config
-    options = {"name": BRANCH_ROWS[branch].decoder} if branch else config.at("PostProcess").thaw()
+    options = {"name": BRANCH_ROWS[branch].decoder} if branch else context.config.at("PostProcess").thaw()
     options["name"] = str(options["name"]).removeprefix("Distillation")
-    plain = {key: value for key, value in options.items() if key not in ("model_name", "key", "multi_head")}
-    return context.host.build_post_process(plain, config.host_options(), context.charset)
+    return context.decoder(
+        {key: value for key, value in options.items() if key not in ("model_name", "key", "multi_head")}
+    )

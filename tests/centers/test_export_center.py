@@ -45,12 +45,12 @@ def built(config, name="Student", split="train"):
 
 def plain_loop(run, all_lines):
     """As PaddleOCR's `update_center`: frame by frame, the mean updated by each."""
-    label, length = label_positions(run.config)
+    label, length = label_positions(run.context.config)
     sums: dict[int, np.ndarray] = {}
     counts: dict[int, int] = {}
     run.model.eval()
     with FeatureTap(run.model) as tap, paddle.no_grad():
-        for batch in run.eval_loader:
+        for batch in run.data.eval_loader:
             output = run.model(batch[0])
             probabilities = (output["head_out"] if isinstance(output, dict) else output).numpy()
             features = tap.features.numpy()
@@ -77,14 +77,14 @@ def test_centers_are_those_of_a_plain_loop(request, which, name, features):
     run = built(request.getfixturevalue(which), name)
     assert not hasattr(run.model, "Teacher")
     expected, counts = plain_loop(run, all_lines=True)
-    table = table_of(collect(run, CollectOptions(all_lines=True)), run, {})
+    table = table_of(collect(run, CollectOptions(all_lines=True)), run.context.charset, {})
     assert table.class_ids.tolist() == sorted(expected)
     assert dict(zip(table.class_ids.tolist(), table.counts.tolist(), strict=True)) == counts
     for c, center in zip(table.class_ids.tolist(), table.centers, strict=True):
         np.testing.assert_allclose(center, expected[c], rtol=1e-5, atol=1e-6)
     assert table.feat_dim == features  # the input of the last layer
     assert table.characters[0] == "blank"
-    assert table.meta["charset_digest"] == run.charset.digest
+    assert table.meta["charset_digest"] == run.context.charset.digest
 
 
 def test_the_model_is_unchanged_and_two_passes_are_equal(trained):
@@ -100,7 +100,7 @@ def test_the_model_is_unchanged_and_two_passes_are_equal(trained):
 
 def test_aligned_frames_are_of_the_labels_alone(trained, captchas):
     run = built(trained)
-    table = table_of(collect(run, CollectOptions(frames="aligned")), run, {})
+    table = table_of(collect(run, CollectOptions(frames="aligned")), run.context.charset, {})
     labels = [line.split("\t")[1] for line in (captchas / "train_list.txt").read_text().splitlines()]
     assert set(table.characters[1:]) == set("".join(labels))
     assert table.counts.sum() == 24 * 16  # each frame of each line
@@ -321,7 +321,7 @@ def test_an_lmdb_gives_the_centers_of_the_files_it_was_made_of(trained, captchas
     expected = collect(built(trained), CollectOptions(frames="aligned"))
     lmdb = {"Train.dataset.name": "LMDBDataSet", "Train.dataset.data_dir": str(tmp_path / "lmdb")}
     run = built(trained.with_values(lmdb))
-    assert type(run.eval_loader.dataset).__name__ == "LMDBDataSet"
+    assert type(run.data.eval_loader.dataset).__name__ == "LMDBDataSet"
     found = collect(run, CollectOptions(frames="aligned"))
     np.testing.assert_array_equal(found.counts, expected.counts)
     np.testing.assert_allclose(found.sums, expected.sums, rtol=1e-6, atol=1e-6)

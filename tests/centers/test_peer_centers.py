@@ -70,7 +70,7 @@ def read_lines(captchas, tmp_path_factory):
     }
     run = Run.build(config.with_values(on_all), "eval")
     run.model.eval()
-    images = paddle.concat([batch[0] for batch in run.eval_loader])
+    images = paddle.concat([batch[0] for batch in run.data.eval_loader])
     vary_classifier(run, images)
     paddle.save(run.model.state_dict(), str(folder / "varied.pdparams"))
     with FeatureTap(run.model) as tap, paddle.no_grad():

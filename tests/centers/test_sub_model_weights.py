@@ -90,7 +90,7 @@ def test_it_is_the_sub_model_that_evaluation_reads(tiny, tmp_path):
                 "Architecture.Models.Teacher.pretrained": str(tmp_path / "own"),
             }
         )
-        judged = Run.build(given_config, "eval").sub_model("Teacher").state_dict()
+        judged = Run.build(given_config, "eval").network.Teacher.state_dict()
         single, name = config_of_model(given_config, "Teacher", "eval")
         exported = Run.build(single, "eval", weights_of=name or "").model.state_dict()
         assert exported.keys() == judged.keys()

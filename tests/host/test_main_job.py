@@ -79,7 +79,7 @@ def test_a_distillation_stops_goes_on_and_is_judged(job: Any, teacher: Path, tmp
         np.testing.assert_allclose(found[name], expected[name], rtol=1e-5, atol=1e-6, err_msg=name)
 
     run = Run.build(job("straight", **{"Global.checkpoints": str(straight / "latest")}), "eval")
-    for name, tensor in run.sub_model("Student").state_dict().items():
+    for name, tensor in run.network.Student.state_dict().items():
         np.testing.assert_array_equal(tensor.numpy(), expected[f"Student.{name}"], err_msg=name)
     assert len(evaluate(run).predictions) == 10
     assert len(evaluate(run, head="gtc").predictions) == 10

@@ -11,9 +11,9 @@ class Plant(Hook):
     def __init__(self, fault, *steps):
         self.fault, self.steps, self.positions, self.applied = fault, steps, [], []
 
-    def on_start(self, run, position):
+    def on_start(self, run, training):
         self.run = run
-        self._plant(position.global_step)
+        self._plant(training.start.global_step)
 
     def on_step(self, step):
         self.positions.append(step.position.global_step)
@@ -52,7 +52,7 @@ def nan_weights(run):
 
 def nan_loss(run):
     """A part of the next loss is NaN."""
-    losses = run.loss.losses
+    losses = run.training.loss.losses
     real = losses["NRTRLoss"]
 
     def once(predicts, batch):

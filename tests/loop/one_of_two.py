@@ -32,14 +32,14 @@ class Keep(Hook):
     def __init__(self, path):
         self.path = f"{path}.{dist.get_rank()}.npz"
 
-    def on_start(self, run, position):
+    def on_start(self, run, training):
         self.run = run
-        self.before = {name: state_digest(run.sub_model(name)) for name in run.frozen}
+        self.before = {name: state_digest(getattr(run.network, name)) for name in run.network.frozen or ()}
 
     def on_end(self, outcome):
         names = {n for n, p in self.run.network.named_parameters() if not p.stop_gradient}
         state = {n: t.numpy() for n, t in self.run.network.state_dict().items() if n in names}
-        after = {name: state_digest(self.run.sub_model(name)) for name in self.run.frozen}
+        after = {name: state_digest(getattr(self.run.network, name)) for name in self.before}
         assert self.before == after
         np.savez(self.path, **state)
 
@@ -74,8 +74,8 @@ class NanPart(Hook):
     def __init__(self, rank, step):
         self.rank, self.step = rank, step
 
-    def on_start(self, run, position):
-        self.loss = run.loss
+    def on_start(self, run, training):
+        self.loss = run.training.loss
 
     def on_step(self, step):
         if (dist.get_rank(), step.position.global_step + 1) != (self.rank, self.step):
@@ -95,15 +95,15 @@ class Rows(Hook):
     def __init__(self, rows):
         self.rows = rows
 
-    def on_start(self, run, position):
-        read = run.train_loader.read
+    def on_start(self, run, training):
+        read = run.data.train_loader.read
 
         def shortened(epoch, skip):
             for batch in read(epoch, skip):
                 rows = paddle.to_tensor([row for row in self.rows if row < len(batch[0])])
                 yield [part.index_select(rows) for part in batch]
 
-        run.train_loader.read = shortened
+        run.data.train_loader.read = shortened
 
 
 def run_jobs(path):

@@ -29,8 +29,8 @@ class Steps(Hook):
         self.stop_after, self.weights, self.rates, self.whole = stop_after, {}, {}, {}
         self.outputs = []
 
-    def on_start(self, run, position):
-        self.network, self.unreached = run.network, run.unreached
+    def on_start(self, run, training):
+        self.network, self.unreached = run.network, run.training.unreached
 
     def measure_outputs(self, predictions, batch, losses):
         self.outputs.append(predictions)

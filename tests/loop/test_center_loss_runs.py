@@ -79,7 +79,7 @@ def test_a_distillation_with_centers_from_a_file(tiny, tmp_path):
         def on_step(self, step):
             seen.append(float(step.losses["loss_center_Student_0"]))
 
-    HostLoop(run, [Watch()]).train()
+    HostLoop(run, run.training, [Watch()]).train()
     assert len(seen) == 6
     assert all(np.isfinite(seen))
     assert any(value > 0 for value in seen)
@@ -109,10 +109,10 @@ def test_centers_of_another_size_are_refused_before_training(tiny, tmp_path):
 
 
 def test_centers_of_another_shape_in_a_checkpoint_are_refused(tiny, tmp_path):
-    run = Run.build(with_center_loss(tiny("student")), "train")
-    state = {name: value[:-1] if value.ndim else value for name, value in loss_state(run.loss).items()}
+    loss = Run.build(with_center_loss(tiny("student")), "train").training.loss
+    state = {name: value[:-1] if value.ndim else value for name, value in loss_state(loss).items()}
     with raises_code(WeightsError, "shape_mismatch"):
-        restore_loss(run.loss, state, tmp_path / "latest")
+        restore_loss(loss, state, tmp_path / "latest")
 
 
 @pytest.mark.e2e
@@ -196,7 +196,7 @@ def test_files_by_sub_model_reach_the_loss_of_a_distillation(tiny, tmp_path):
     config = laid_over(tiny("distill"), tmp_path)
     config = config.with_values({"Loss.loss_config_list.CenterLoss.center_file_path": files})
     run = Run.build(config, "train")
-    [centers] = [v for n, v in run.loss.state_dict().items() if n.endswith("bank.centers")]
+    [centers] = [v for n, v in run.training.loss.state_dict().items() if n.endswith("bank.centers")]
     assert centers.numpy().tolist() == np.ones([11, 16]).tolist()
 
 

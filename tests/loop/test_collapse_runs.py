@@ -89,7 +89,8 @@ def test_a_clean_run_raises_nothing_and_samples_have_the_reading_of_nrtr(tiny, t
 
 def test_images_of_several_sizes_are_read_like_those_of_one(tiny):
     run = Run.build(tiny("student", **{"Global.dry_step": False}), "train")
-    reader, images = NrtrReader(run), np.random.default_rng(0).random((3, 3, 32, 128), np.float32)
+    images = np.random.default_rng(0).random((3, 3, 32, 128), np.float32)
+    reader = NrtrReader(run, run.training)
     together = reader.read(images)
     assert reader.read([images[0], images[1][:, :, :96]])[0] == together[0]
     assert reader.read([images[0], images[1][:, :16], images[2]])[::2] == together[::2]

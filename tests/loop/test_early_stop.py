@@ -18,7 +18,7 @@ def stop_after(accuracies, patience, min_delta=None):
     hook, asked = EarlyStop(patience, min_delta), []
     hook.loop = SimpleNamespace(request_stop=lambda reason, status: asked.append(status))
     metric = SimpleNamespace(main_indicator="acc")
-    hook.on_start(SimpleNamespace(metric=metric, hook_states={}, best={}), Position())
+    hook.on_start(SimpleNamespace(metric=metric), SimpleNamespace(hook_states={}, best={}, start=Position()))
     for number, accuracy in enumerate(accuracies, 1):
         hook.on_eval(EvalDone(Position(), {"acc": accuracy}, False, {}))
         if asked:

@@ -21,12 +21,15 @@ from ppocr_ext.issues import InvalidConfigError
 from ppocr_ext.loop.events import Hook, Position, StepDone
 from ppocr_ext.loop.hooks.ema import Ema
 from ppocr_ext.loop.session import train
+from ppocr_ext.modeling import DistillationModel
 from ppocr_ext.run.run import Run
 
 
 def network():
     paddle.seed(3)
-    layer = nn.Layer()
+    layer = DistillationModel.__new__(DistillationModel)
+    nn.Layer.__init__(layer)
+    layer.frozen = frozenset({"Teacher"})
     layer.Student, layer.Teacher = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1D(4)), nn.Linear(2, 2)
     layer.fixed = nn.Linear(2, 2)
     for parameter in layer.fixed.parameters():
@@ -36,10 +39,8 @@ def network():
 
 def started(decay, layer, states=None):
     hook = Ema(decay)
-    run = SimpleNamespace(
-        network=layer, frozen=frozenset({"Teacher"}), optimizer=object(), hook_states=states or {}
-    )
-    hook.on_start(run, Position())
+    training = SimpleNamespace(optimizer=object(), hook_states=states or {}, start=Position())
+    hook.on_start(SimpleNamespace(network=layer), training)
     return hook
 
 
@@ -78,8 +79,8 @@ def test_weights_in_16_bits_are_averaged_by_their_masters():
     hook = Ema(0.5)
     masters = {tensor.name: paddle.full(tensor.shape, 1.0) for tensor in tensors.values()}
     optimizer = SimpleNamespace(_master_weights=masters)
-    run = SimpleNamespace(network=layer, frozen=frozenset(), optimizer=optimizer, hook_states={})
-    hook.on_start(run, Position())
+    training = SimpleNamespace(optimizer=optimizer, hook_states={}, start=Position())
+    hook.on_start(SimpleNamespace(network=layer), training)
     for tensor in tensors.values():
         masters[tensor.name] = paddle.full(tensor.shape, 1.0001)  # 1 in float16
     hook.on_step(StepDone(Position(), {}, 0.1, 4))
@@ -96,7 +97,7 @@ def test_weights_in_16_bits_are_averaged_by_their_masters():
 class SeeWeights(Hook):
     """Keep the weights that the last evaluation has seen."""
 
-    def on_start(self, run, position):
+    def on_start(self, run, training):
         self.network = run.network
 
     def wrap_metric(self, metric):
@@ -185,10 +186,10 @@ def test_an_average_that_is_not_finite_is_not_saved(tiny, tmp_path):
             if step.position.global_step == 5:
                 next(iter(ema._average.values()))[0] = float("nan")
 
-    def start(self, run, position, real=Ema.on_start):
+    def start(self, run, training, real=Ema.on_start):
         nonlocal ema
         ema = self
-        real(self, run, position)
+        real(self, run, training)
 
     ema = None
     config = tiny("student", **{"Global.ema": 0.9})

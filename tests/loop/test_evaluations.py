@@ -241,7 +241,8 @@ def test_rules_and_patience_begin_with_the_training(fine_tuned, tmp_path, weight
     metric = SimpleNamespace(main_indicator="acc")
     best = Checkpoint(tmp_path / "run" / "best_accuracy").train_state().best
     assert best["acc"] == 0.95
-    hook.on_start(SimpleNamespace(metric=metric, hook_states={}, best=best), Position())
+    training = SimpleNamespace(hook_states={}, best=best, start=Position())
+    hook.on_start(SimpleNamespace(metric=metric), training)
     hook.on_eval(EvalDone(Position(), {"acc": 0.01}, False, {}))  # of a resumed run; it asks for nothing
 
 

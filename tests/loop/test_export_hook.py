@@ -34,7 +34,8 @@ def test_the_folder_of_paddleocr_holds_a_model_that_reads_what_the_run_reads(tin
 def hook(tmp_path):
     (tmp_path / "latest.pdparams").write_bytes(b"")
     started = ExportHook()
-    started.on_start(SimpleNamespace(folder=tmp_path, options=SimpleNamespace(host_path=None)), None)  # type: ignore[arg-type]
+    context = SimpleNamespace(folder=tmp_path, options=SimpleNamespace(host_path=None))
+    started.on_start(SimpleNamespace(context=context), None)  # type: ignore[arg-type]
     return started
 
 

@@ -72,8 +72,8 @@ def read_in(folder):
 
 def test_the_general_list_is_read_and_not_that_of_eval(kept):
     run = Run.build(kept(), "train")
-    loader = open_general(run, run.network)
-    assert (len(loader.dataset), len(run.eval_loader.dataset)) == (24, 10)
+    loader = open_general(run.context, run.network)
+    assert (len(loader.dataset), len(run.data.eval_loader.dataset)) == (24, 10)
 
 
 def test_weights_that_keep_the_list_are_the_best_as_without_it(kept, forgetting, tmp_path):

@@ -116,7 +116,7 @@ def test_the_command_refuses_before_it_reads_anything(plain, capsys):
         ({"cores": 1}, None),
         ({"device": "gpu"}, None),
         ({"sync_bn": "true"}, None),
-        ({"steps": 5}, None),  # a resume
+        ({"checkpoint": "run/latest"}, None),
     ],
 )
 def test_a_training_that_leaves_cores_idle_says_how_to_use_them(
@@ -131,11 +131,9 @@ def test_a_training_that_leaves_cores_idle_says_how_to_use_them(
         f"Train: {{loader: {{batch_size_per_card: {facts['batch']}}}, sampler: {facts.get('sampler', '{}')}}}"
     )
     config = config_of(tmp_path, f"Global: {{use_sync_bn: {facts.get('sync_bn', 'false')}}}\n{train}")
-    network = SimpleNamespace(parameters=lambda: [SimpleNamespace(size=facts["weights"])])
-    start = SimpleNamespace(global_step=facts.get("steps", 0))
-    run = SimpleNamespace(config=config, network=network, device=facts["device"], start=start)
+    context = SimpleNamespace(config=config, device=facts["device"], checkpoint=facts.get("checkpoint"))
     with caplog.at_level("INFO"):
-        launch.advise_processes(run)
+        launch.advise_processes(context, facts["weights"])
     if advice is None:
         assert caplog.text == ""
     else:

@@ -78,15 +78,15 @@ class States(Hook):
     def __init__(self):
         self.weights, self.moments, self.rates, self.applied = {}, {}, {}, {}
 
-    def on_start(self, run, position):
+    def on_start(self, run, training):
         self.run = run
-        self.weights[position.global_step] = self._copies(run.network.state_dict())
+        self.weights[training.start.global_step] = self._copies(run.network.state_dict())
 
     def on_step(self, step):
         number = step.position.global_step
         self.weights[number] = self._copies(self.run.network.state_dict())
-        self.moments[number] = self._copies(self.run.optimizer.state_dict())
-        self.rates[number] = (step.lr, float(self.run.optimizer.get_lr()))
+        self.moments[number] = self._copies(self.run.training.optimizer.state_dict())
+        self.rates[number] = (step.lr, float(self.run.training.optimizer.get_lr()))
         self.applied[number] = step.applied
 
     @staticmethod

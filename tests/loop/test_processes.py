@@ -152,7 +152,7 @@ def test_two_processes_train_together(tiny, two, tmp_path, monkeypatch):
     assert student.keys() <= state.keys()
     run = Run.build(tiny("distill", **{"Global.checkpoints": str(tmp_path / "distilled" / "latest")}), "eval")
     for name, value in student.items():
-        loaded = run.sub_model("Student").state_dict()[name.removeprefix("Student.")]
+        loaded = run.network.Student.state_dict()[name.removeprefix("Student.")]
         np.testing.assert_array_equal(loaded.numpy(), value, err_msg=name)
 
     # process 0 alone writes: the files of one process, and each step once; all leave the bad line out

@@ -16,7 +16,7 @@ from ppocr_ext.loop.session import train
 class Blocks(Hook):
     """Count the blocks that compute their activations again, by sub-model."""
 
-    def on_start(self, run, position):
+    def on_start(self, run, training):
         self.found = {
             name: sum(getattr(layer, "recomputes", False) for layer in model.sublayers())
             for name, model in run.network.models.items()

@@ -65,11 +65,15 @@ def test_a_page_that_cannot_be_written_does_not_fail_the_run(tiny, tmp_path, mon
     assert "no report: ZeroDivisionError: a mistake in the page" in log
 
 
-def evaluated(metric, tmp_path, *batches):
-    run = types.SimpleNamespace(metric=metric, eval_loader=[], folder=tmp_path, network=None, loss=None)
+def started(metric, folder):
+    run = types.SimpleNamespace(metric=metric, context=types.SimpleNamespace(folder=folder), network=None)
     hook = ReportHook()
-    hook.on_start(run, POSITION)
-    metric = hook.wrap_metric(metric)
+    hook.on_start(run, types.SimpleNamespace(loss=None, amp=None))
+    return hook, hook.wrap_metric(metric)
+
+
+def evaluated(metric, tmp_path, *batches):
+    hook, metric = started(metric, tmp_path)
     for lines, images in batches:
         metric(lines, [images])
     numbers = metric.get_metric()
@@ -94,10 +98,7 @@ def test_the_surest_mistakes_come_first_then_the_least_sure_of_what_is_right(tmp
 
 
 def test_lines_of_training_batches_are_not_among_them(tmp_path):
-    run = types.SimpleNamespace(metric=RecMetric(), eval_loader=[], folder=tmp_path, network=None, loss=None)
-    hook = ReportHook()
-    hook.on_start(run, POSITION)
-    metric = hook.wrap_metric(run.metric)
+    hook, metric = started(RecMetric(), tmp_path)
     for label in ("train", "eval"):  # cal_metric_during_train asks the same metric
         metric(([("a", 0.5)], [(label, 1.0)]), [np.zeros((1, 3, 4, 8), np.float32)])
         metric.get_metric()

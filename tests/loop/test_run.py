@@ -31,15 +31,15 @@ from ppocr_ext.run.run import Run
 class LookAtTeacher(Hook):
     """Keep digests of the teacher before and after a run, and whether it was ever in train mode."""
 
-    def on_start(self, run, position):
-        self.run, self.before = run, state_digest(run.sub_model("Teacher"))
+    def on_start(self, run, training):
+        self.run, self.before = run, state_digest(run.network.Teacher)
 
     def on_step(self, step):
-        layers = self.run.sub_model("Teacher").sublayers(include_self=True)
+        layers = self.run.network.Teacher.sublayers(include_self=True)
         assert not any(layer.training for layer in layers)
 
     def on_end(self, outcome):
-        self.after, self.student = (state_digest(self.run.sub_model(name)) for name in ("Teacher", "Student"))
+        self.after, self.student = (state_digest(self.run.network.models[n]) for n in ("Teacher", "Student"))
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +154,7 @@ def test_save_teacher_adds_the_teacher_and_both_kinds_load(both, tiny):
     state = read_state(both.with_suffix(".pdparams"))
     assert {name.split(".")[0] for name in state} == {"Student", "Teacher"}
     run = Run.build(select_model(tiny("distill", **{"Global.checkpoints": str(both)}), "Teacher"), "eval")
-    assert_loaded(run.sub_model("Teacher"), state, "Teacher.")
+    assert_loaded(run.network.Teacher, state, "Teacher.")
     assert len(evaluate(run).predictions) == 10
 
 
@@ -164,7 +164,7 @@ def test_a_teacher_is_evaluated_with_its_own_file(finished, teacher, tiny):
         Run.build(select_model(tiny("distill", **student), "Teacher"), "eval")
     values = {**student, "Architecture.Models.Teacher.pretrained": str(teacher)}
     run = Run.build(select_model(tiny("distill", **values), "Teacher"), "eval")
-    assert_loaded(run.sub_model("Teacher"), read_state(teacher.with_suffix(".pdparams")))
+    assert_loaded(run.network.Teacher, read_state(teacher.with_suffix(".pdparams")))
     assert len(evaluate(run).predictions) == 10
     # and the student is evaluated without the teacher's file
     gone = {**values, "Architecture.Models.Teacher.pretrained": "no/where"}
@@ -177,12 +177,12 @@ def test_a_frozen_teacher_is_bit_identical_after_training(finished, look):
 
 def test_a_teacher_that_changes_is_noticed(tiny):
     class Meddle(Hook):
-        def on_start(self, run, position):
+        def on_start(self, run, training):
             self.run = run
 
         def on_step(self, step):
             with paddle.no_grad():
-                parameter = self.run.sub_model("Teacher").parameters()[0]
+                parameter = self.run.network.Teacher.parameters()[0]
                 parameter.set_value(parameter + 1)
 
     with raises_code(ModelError, "frozen_changed", "Teacher"):
@@ -209,10 +209,10 @@ def test_branches_that_no_loss_reads_are_neither_computed_nor_trained(tiny):
     config = tiny("distill")
     losses = [loss for loss in config.thaw()["Loss"]["loss_config_list"] if "DistillationCTCLoss" in loss]
     run = Run.build(config.with_values({"Loss.loss_config_list": losses}), "train")
-    student = run.sub_model("Student")
+    student = run.network.Student
     assert all(p.stop_gradient for p in student.head.gtc_head.parameters())
     assert not any(p.stop_gradient for p in student.head.ctc_head.parameters())
-    batch = next(iter(run.train_loader))
+    batch = next(iter(run.data.train_loader))
     run.model.train()
     outputs = run.model(batch[0], data=batch[1:])
     assert set(outputs) == {"Student"}  # a frozen model that nothing reads does not run
@@ -327,7 +327,7 @@ def test_weights_that_have_the_new_dictionary_are_not_carried_over(teacher, tiny
     (tmp_path / "reversed.txt").write_text("\n".join("9876543210") + "\n")
     config = tiny("distill", **{"Architecture.Models.Teacher.pretrained": str(teacher)})
     run = Run.build(config, "train", old_dictionary=str(tmp_path / "reversed.txt"))
-    assert_loaded(run.sub_model("Teacher"), read_state(teacher.with_suffix(".pdparams")))
+    assert_loaded(run.network.Teacher, read_state(teacher.with_suffix(".pdparams")))
 
 
 def test_a_resumed_distillation_has_the_teacher_that_it_began_with(both, teacher, tiny, tmp_path):
@@ -339,8 +339,8 @@ def test_a_resumed_distillation_has_the_teacher_that_it_began_with(both, teacher
     saved, stopped = (read_state(file.with_suffix(".pdparams")) for file in (both, latest))
     fc = "Student.head.ctc_head.fc.weight"
     assert not np.array_equal(stopped[fc], saved[fc])
-    assert_loaded(run.sub_model("Teacher"), saved, "Teacher.")
-    assert_loaded(run.sub_model("Student"), stopped, "Student.")
+    assert_loaded(run.network.Teacher, saved, "Teacher.")
+    assert_loaded(run.network.Student, stopped, "Student.")
     other = {"Global.checkpoints": str(latest), "Architecture.Models.Teacher.pretrained": str(teacher)}
     with raises_code(WeightsError, "other_teacher", latest, "Teacher"):
         Run.build(tiny("distill", **other), "train")
@@ -350,7 +350,7 @@ def test_a_file_of_one_model_goes_to_the_model_that_is_trained(teacher, tiny):
     models = tiny("distill").thaw()["Architecture"]["Models"]
     three = {"Architecture.Models": {"Assistant": models["Teacher"], **models}}
     run = Run.build(tiny("distill", **three, **{"Global.pretrained_model": str(teacher)}), "train")
-    assert_loaded(run.sub_model("Student"), read_state(teacher.with_suffix(".pdparams")))
+    assert_loaded(run.network.Student, read_state(teacher.with_suffix(".pdparams")))
 
 
 def test_a_longer_run_follows_the_longer_schedule_and_the_log_says_how_the_rate_jumps(

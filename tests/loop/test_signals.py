@@ -11,7 +11,7 @@ from waiting import HANG
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.errors import DataError
-from ppocr_ext.loop import adapter, signals
+from ppocr_ext.loop import signals
 from ppocr_ext.loop.events import Hook, StopRun
 from ppocr_ext.loop.session import train
 from ppocr_ext.loop.signals import deferred_signals
@@ -57,8 +57,8 @@ def test_a_second_signal_acts_at_once(monkeypatch):
 class RemoveFolder(Hook):
     """Remove the run folder after a step."""
 
-    def on_start(self, run, position):
-        self.folder = run.folder
+    def on_start(self, run, training):
+        self.folder = run.context.folder
 
     def on_step(self, step):
         if step.position.global_step == 2:
@@ -74,7 +74,7 @@ def test_a_run_whose_folder_was_removed_is_an_error(tiny, tmp_path):
 class HangUp(Hook):
     """Close the terminal before the first step, and once more."""
 
-    def on_start(self, run, position):
+    def on_start(self, run, training):
         for _ in range(2):
             signal.raise_signal(signal.SIGHUP)
 
@@ -89,8 +89,9 @@ def test_a_hangup_stops_and_saves(tiny, tmp_path):
 class AskDuringEvaluation(Hook):
     """Send a signal after the first batch of an evaluation, and note whether a checkpoint exists after the second."""
 
-    def on_start(self, run, position):
-        self.latest, self.batches, self.saved, self.saves = run.folder / "latest.pdparams", 0, None, []
+    def on_start(self, run, training):
+        self.latest = run.context.folder / "latest.pdparams"
+        self.batches, self.saved, self.saves = 0, None, []
 
     def wrap_metric(self, metric):
         def call(*args, **kwargs):
@@ -124,14 +125,13 @@ def test_a_stop_during_an_evaluation_saves_before_it_ends(tiny):
 def test_a_signal_while_the_processes_agree_counts_at_the_next_step(tiny, monkeypatch):
     told = []
 
-    class Agreeing(Team):
-        def highest(self, mine):
-            told.append(mine)
-            if len(told) == 2:  # the others hear that this process goes on
-                signal.raise_signal(signal.SIGTERM)
-            return mine
+    def highest(team, mine):
+        told.append(mine)
+        if len(told) == 2:  # the others hear that this process goes on
+            signal.raise_signal(signal.SIGTERM)
+        return mine
 
-    monkeypatch.setattr(adapter, "team", Agreeing)
+    monkeypatch.setattr(Team, "highest", highest)
     outcome = train(tiny("student", **{"Global.report": False}))
     assert told == [0, 0, StopRun("").seriousness]
     assert (outcome.status, outcome.signal, outcome.position.global_step) == ("stopped", signal.SIGTERM, 2)

@@ -89,12 +89,11 @@ def changes_of(rates, move=0.0, start=0):
     weight = paddle.to_tensor([1.0, 2.0], stop_gradient=False)
     weight.optimize_attr = {"learning_rate": 1.0}
     run = SimpleNamespace(
-        config=Config({"Optimizer": {"name": "SGD"}, "Global": {}}),
+        context=SimpleNamespace(config=Config({"Optimizer": {"name": "SGD"}, "Global": {}})),
         network=SimpleNamespace(parameters=lambda: [weight]),
-        optimizer=None,
     )
     at, hook = Position(global_step=start, steps_per_epoch=10), WeightChange()
-    hook.on_start(run, at)
+    hook.on_start(run, SimpleNamespace(optimizer=None, start=at))
     for rate in rates:
         with paddle.no_grad():
             weight[0] += move * rate

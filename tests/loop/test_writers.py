@@ -186,14 +186,14 @@ class Listed(Writer):
 
 @pytest.fixture
 def run(tmp_path):
-    metric = types.SimpleNamespace(main_indicator="acc")
-    return types.SimpleNamespace(folder=tmp_path, config=Config(), metric=metric, best={}, hook_states={})
+    part = types.SimpleNamespace
+    return part(context=part(folder=tmp_path, config=Config()), metric=part(main_indicator="acc"))
 
 
 def test_writers_are_closed_when_a_run_fails(run):
     writer, position = Listed(), Position(0, 0, 0, 1, 10)
-    log = MetricsLog(1, [writer])
-    log.on_start(run, position)
+    log = MetricsLog(1, [writer], lambda *window: None)
+    log.on_start(run, types.SimpleNamespace(start=position, best={}, hook_states={}))
     log.on_step(StepDone(position, {"loss": paddle.to_tensor(1.0)}, 0.1, 8))
     log.on_eval(EvalDone(position, {"acc": 0.5}, True, {}))
     log.on_end(Outcome("failed", position, {}, "OSError"))

@@ -13,7 +13,7 @@ from ppocr_ext.errors import ConfigError
 from ppocr_ext.modeling import DistillationModel, build_model
 from ppocr_ext.optim import build_optimizer
 from ppocr_ext.optim.optimizers import parts_table, set_rates, trained_parts
-from ppocr_ext.run.freezing import freeze_parameters, layers_held_in_eval
+from ppocr_ext.run.freezing import freeze_parts, layers_held_in_eval
 
 CASE = read_case("model_v4_v5_mobile_reduced")
 
@@ -48,9 +48,8 @@ def train_a_step(network: nn.Layer, **options: object) -> None:
 
 
 def test_a_frozen_backbone_does_not_move_and_the_head_does(network):
-    names = freeze_parameters(network, ["backbone.*"])
+    names = freeze_parts(network, ["backbone.*"])
     assert names and all(name.startswith("backbone.") for name in names)
-    network.hold_in_eval(layers_held_in_eval(network))
     backbone, head = digest(network, "backbone."), digest(network, "head.")
     train_a_step(network)
     assert digest(network, "backbone.") == backbone  # running statistics of BatchNorm too
@@ -58,8 +57,7 @@ def test_a_frozen_backbone_does_not_move_and_the_head_does(network):
 
 
 def test_only_single_layers_are_held(network):
-    freeze_parameters(network, ["backbone.*"])
-    network.hold_in_eval(layers_held_in_eval(network))
+    freeze_parts(network, ["backbone.*"])
     network.train()
     assert network.training and network.backbone.training and network.head.training
     assert layers_held_in_eval(network) != []
@@ -70,7 +68,7 @@ def test_only_single_layers_are_held(network):
 
 
 def test_a_layer_without_parameters_follows_the_one_that_holds_it(network):
-    freeze_parameters(network, ["head.ctc_encoder.*"])
+    freeze_parts(network, ["head.ctc_encoder.*"])
     held = layers_held_in_eval(network)
     names = {name for name, layer in network.named_sublayers() if any(layer is each for each in held)}
     assert any(name.endswith("drop_path") for name in names) and any(name.endswith("mixer") for name in names)
@@ -105,8 +103,7 @@ def test_no_dropout_is_left_in_a_frozen_backbone(backbone):
     images = paddle.rand([2, 3, 32, 64])
     network.train()
     assert not np.array_equal(network.backbone(images).numpy(), network.backbone(images).numpy())
-    freeze_parameters(network, ["backbone.*"])
-    network.hold_in_eval(layers_held_in_eval(network))
+    freeze_parts(network, ["backbone.*"])
     network.train()
     trained = network.backbone(images).numpy()
     network.eval()
@@ -125,7 +122,7 @@ def test_no_dropout_is_left_in_a_frozen_backbone(backbone):
 )
 def test_a_pattern_that_matches_nothing(network, pattern, hint):
     with raises_code(ConfigError, "no_match", hint):
-        freeze_parameters(network, [pattern])
+        freeze_parts(network, [pattern])
     with raises_code(ConfigError, "no_match", hint):
         set_rates(network, {pattern: 0.1})
 
@@ -136,17 +133,17 @@ def test_a_distillation_needs_the_sub_model():
 
     both = model(CASE["config"])
     with raises_code(ConfigError, "no_match", "Teacher.backbone.* or Student.backbone.*"):
-        freeze_parameters(both, ["backbone.*"])
+        freeze_parts(both, ["backbone.*"])
     with raises_code(ConfigError, "no_match", "'Student.backbone.*'"):
-        freeze_parameters(both, ["Studnet.backbone.*"])
-    assert all(name.startswith("Student.") for name in freeze_parameters(both, ["Student.backbone.*"]))
+        freeze_parts(both, ["Studnet.backbone.*"])
+    assert all(name.startswith("Student.") for name in freeze_parts(both, ["Student.backbone.*"]))
     with pytest.raises(ConfigError) as error:  # the hint names only sub-models that are trained
-        freeze_parameters(model({**CASE["config"], "freeze_params": True}), ["backbone.*"])
+        freeze_parts(model({**CASE["config"], "freeze_params": True}), ["backbone.*"])
     assert "Student.backbone.*" in str(error.value) and "Teacher" not in str(error.value)
 
 
 def test_the_table_of_parts(network):
-    freeze_parameters(network, ["backbone.*"])
+    freeze_parts(network, ["backbone.*"])
     set_rates(network, {"head.ctc_head.*": 0.1})
     rows = {part.name: part for part in trained_parts(network)}
     assert set(rows) >= {"backbone", "head.ctc_encoder", "head.ctc_head", "head.gtc_head"}

@@ -12,7 +12,7 @@ from ppocr_ext.run.run import Run
 
 def facts(config):
     run = Run.build(config, "train")
-    return agreement.facts_of(run, run.preflight)
+    return agreement.facts_of(run.context, run.data.preflight)
 
 
 def test_folders_of_their_own_make_no_difference(tiny, captchas, tmp_path):

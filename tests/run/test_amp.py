@@ -80,15 +80,15 @@ class Watch(Hook):
     def __init__(self):
         self.rates, self.weights, self.types = [], [], set()
 
-    def on_start(self, run, position):
+    def on_start(self, run, training):
         self.parameter = next(p for p in run.network.parameters() if not p.stop_gradient)
-        forward = run.loss.forward
+        forward = run.training.loss.forward
 
         def look(predictions, batch):
             self.types |= types_in(predictions)
             return forward(predictions, batch)
 
-        run.loss.forward = look
+        run.training.loss.forward = look
 
     def on_step(self, step):
         self.rates.append(step.lr)
@@ -127,9 +127,9 @@ def test_a_resumed_run_has_the_scale_it_had(tiny, tmp_path, fake, monkeypatch):
     assert kept == {"scale": [512.0], "use_dynamic_loss_scaling": True}
     goes_on = {"Global.checkpoints": str(tmp_path / "run" / "latest")}
     run = Run.build(tiny("student", **adapting, **goes_on), "train")
-    assert run.amp.scaler.factor == 512.0
+    assert run.training.amp.scaler.factor == 512.0
     fixed = {**SCALED, "Global.scale_loss": 8.0}
-    assert Run.build(tiny("student", **fixed, **goes_on), "train").amp.scaler.factor == 8.0
+    assert Run.build(tiny("student", **fixed, **goes_on), "train").training.amp.scaler.factor == 8.0
 
 
 def test_level_type_and_lists_reach_paddle(tiny, fake):
@@ -141,7 +141,7 @@ def test_level_type_and_lists_reach_paddle(tiny, fake):
         "Global.amp_custom_white_list": ["softmax"],
         "Global.use_dynamic_loss_scaling": True,
     }
-    scaler = model_wrappers.build_amp(tiny("student", **options)).scaler
+    scaler = model_wrappers.build_amp(tiny("student", **options).settings).scaler
     assert (scaler.dynamic, scaler.factor) == (True, 1.0)
     train(tiny("student", **options, **{"Global.epoch_num": 1}))
     assert fake["decorate"] == []
@@ -183,7 +183,7 @@ def test_a_checkpoint_holds_float32_and_the_weights_that_the_optimizer_keeps():
         _master_weights = masters
 
     half = layer.state_dict()
-    full = model_wrappers.full_precision(half, Optimizer())
+    full = model_wrappers.full_precision(half, Optimizer(), {})
     assert {value.dtype for value in half.values()} == {paddle.bfloat16}
     assert {value.dtype for value in full.values()} == {paddle.float32}
     np.testing.assert_array_equal(full["weight"].numpy(), exact["weight"])

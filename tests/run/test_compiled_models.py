@@ -88,8 +88,8 @@ def test_little_work_is_not_compiled_but_fused(saved, compiled, monkeypatch):
     monkeypatch.setattr(
         compiled_models, "read_preprocessing", lambda *_: SimpleNamespace(sizes=((3, 32, 64),))
     )
-    assert isinstance(model_to_evaluate(run, run.model, 10).callers["Student"], BaseModel)
-    assert isinstance(model_to_evaluate(run, run.model, 11).callers["Student"], CompiledNetwork)
+    assert isinstance(model_to_evaluate(run.context, run.model, 10).callers["Student"], BaseModel)
+    assert isinstance(model_to_evaluate(run.context, run.model, 11).callers["Student"], CompiledNetwork)
 
 
 def test_a_recogniser_is_compiled_for_many_images_only(saved, captchas):
@@ -127,7 +127,7 @@ def checkpoint_with(engine):
 
 
 def test_a_compiled_teacher_teaches_the_same(run):
-    batch = next(iter(run.train_loader))
+    batch = next(iter(run.data.train_loader))
     teacher = run.network.models["Teacher"]
     run.model.train()
     found = run.model(batch[0], batch[1:])["Teacher"]["head_out"]
@@ -143,13 +143,13 @@ def test_a_compiled_teacher_teaches_the_same(run):
     "values", [{"teacher_engine": "network"}, {"to_static": True}, {"detect_anomaly": True}]
 )
 def test_a_teacher_is_compiled_unless_something_needs_its_layers(run, values, caplog):
-    config = run.config.with_values({f"Global.{key}": value for key, value in values.items()})
+    config = run.context.config.with_values({f"Global.{key}": value for key, value in values.items()})
     resumed = checkpoint_with(AUTO_ENGINE)
     caplog.set_level(logging.WARNING, "ppocr_ext")
-    assert compile_frozen(replace(run, config=config, checkpoint=resumed), run.network, MANY) == {}
+    assert compile_frozen(replace(run.context, config=config, checkpoint=resumed), run.network, MANY) == {}
     assert "latest" in caplog.text and "teacher_engine" in caplog.text
     caplog.clear()
-    assert compile_frozen(replace(run, checkpoint=resumed), run.network, MANY).keys() == {"Teacher"}
+    assert compile_frozen(replace(run.context, checkpoint=resumed), run.network, MANY).keys() == {"Teacher"}
     assert caplog.text == ""
 
 
@@ -158,8 +158,8 @@ def test_a_teacher_is_compiled_unless_something_needs_its_layers(run, values, ca
 def test_a_named_engine_that_does_not_compute_says_why(run, asked, key, caplog):
     for device, values, reason in (("cpu", {"Global.to_static": True}, "to_static"), ("gpu:0", {}, "gpu:0")):
         caplog.clear()
-        config = run.config.with_values({f"Global.{key}": asked, **values})
-        context = replace(run, config=config, device=device)
+        config = run.context.config.with_values({f"Global.{key}": asked, **values})
+        context = replace(run.context, config=config, device=device)
         assert compile_frozen(context, run.network, MANY) == {}
         assert model_to_evaluate(context, run.model, MANY) is run.model
         said = [each for each in caplog.messages if key in each and asked in each and reason in each]
@@ -167,14 +167,14 @@ def test_a_named_engine_that_does_not_compute_says_why(run, asked, key, caplog):
 
 
 def test_a_run_keeps_the_type_of_its_teacher_and_says_if_nothing_has_it(run, monkeypatch, caplog):
-    config = run.config.with_values({"Global.teacher_dtype": "bfloat16"})
+    config = run.context.config.with_values({"Global.teacher_dtype": "bfloat16"})
     named = config.with_values({"Global.teacher_engine": "paddle"})
-    context = replace(run, config=named, checkpoint=checkpoint_with("paddle"))
+    context = replace(run.context, config=named, checkpoint=checkpoint_with("paddle"))
     found = engine_names(compile_frozen(context, run.network, 24))
     expected = {"Teacher": "paddle bfloat16" if has_bfloat16() else "paddle float32"}
     assert found == expected and "teacher_dtype" in caplog.text
     caplog.clear()
-    assert engine_names(compile_frozen(replace(run, config=config), run.network, 0)) is None
+    assert engine_names(compile_frozen(replace(run.context, config=config), run.network, 0)) is None
     assert "teacher_dtype" in caplog.text
 
 
@@ -199,8 +199,8 @@ def test_a_resumed_run_takes_engine_and_type_of_its_checkpoint_unless_an_engine_
 ):
     monkeypatch.setattr(runners, "find_spec", lambda name: name)
     monkeypatch.setattr(compiled_networks, "has_bfloat16", lambda: True)
-    config = run.config.with_values({"Global.teacher_dtype": dtype, "Global.teacher_engine": asked})
-    context = replace(run, config=config, checkpoint=checkpoint_with(recorded))
+    config = run.context.config.with_values({"Global.teacher_dtype": dtype, "Global.teacher_engine": asked})
+    context = replace(run.context, config=config, checkpoint=checkpoint_with(recorded))
     found = compile_frozen(context, run.network, MANY, prepare=False)
     assert engine_names(found) == {"Teacher": expected}
     assert ("latest" in caplog.text) == (recorded != expected and not recorded.startswith("auto"))
@@ -209,14 +209,14 @@ def test_a_resumed_run_takes_engine_and_type_of_its_checkpoint_unless_an_engine_
 def test_a_teacher_is_compiled_only_if_it_computes_much(run, monkeypatch):
     prepared: list[Any] = []
     monkeypatch.setattr(CompiledNetwork, "prepare", lambda self, shape: prepared.append(shape))
-    found = compile_frozen(run, run.network, 10)
+    found = compile_frozen(run.context, run.network, 10)
     assert not isinstance(found["Teacher"], CompiledNetwork) and prepared == []
     resumed = checkpoint_with("paddle")  # as decided when the run began
-    found = compile_frozen(replace(run, checkpoint=resumed), run.network, 10, prepare=False)
+    found = compile_frozen(replace(run.context, checkpoint=resumed), run.network, 10, prepare=False)
     assert engine_names(found) == {"Teacher": "paddle"}
     # with a teacher cache it may compute none
-    found = compile_frozen(run, run.network, MANY, prepare=False)
+    found = compile_frozen(run.context, run.network, MANY, prepare=False)
     assert engine_names(found) == {"Teacher": AUTO_ENGINE}
     assert prepared == []
-    compile_frozen(run, run.network, MANY)
+    compile_frozen(run.context, run.network, MANY)
     assert prepared != []

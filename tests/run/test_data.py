@@ -72,16 +72,16 @@ class Losses(Hook):
 
 def test_an_lmdb_is_trained_on_and_judged_without_its_bad_samples(tiny, lmdbs, captchas):
     run = Run.build(on_lmdb(tiny, lmdbs), "train")
-    assert run.preflight["Train"].counts == {"unknown_char": 1, "missing_image": 1}
-    assert len(run.train_loader.dataset) == 22
-    assert sorted(int(index) for _, index in run.train_loader.dataset.data_idx_order_list) == [
+    assert run.data.preflight["Train"].counts == {"unknown_char": 1, "missing_image": 1}
+    assert len(run.data.train_loader.dataset) == 22
+    assert sorted(int(index) for _, index in run.data.train_loader.dataset.data_idx_order_list) == [
         number for number in range(1, 25) if number not in (2, 5)
     ]
-    assert len(run.train_loader.batch_sampler) == 2  # 22 // 8: samplers see the true number
+    assert len(run.data.train_loader.batch_sampler) == 2  # 22 // 8: samplers see the true number
     losses = Losses()
-    assert HostLoop(run, [losses]).train().status == "finished"
+    assert HostLoop(run, run.training, [losses]).train().status == "finished"
     assert np.isfinite(losses.seen).all()
-    config = on_lmdb(tiny, lmdbs, **{"Global.checkpoints": f"{run.folder}/latest"})
+    config = on_lmdb(tiny, lmdbs, **{"Global.checkpoints": f"{run.context.folder}/latest"})
     result = evaluate(Run.build(config, "eval"))
     labels = [line.split("\t")[1] for line in (captchas / "val_list.txt").read_text().splitlines()]
     assert [p.image for p in result.predictions] == [f"{lmdbs}/val#{n}" for n in range(1, 11)]
@@ -93,7 +93,7 @@ def test_samples_of_an_lmdb_that_was_moved_keep_their_keys(tiny, lmdbs, tmp_path
     found = []
     for root in (lmdbs, Path(shutil.copytree(lmdbs, tmp_path / "moved"))):
         values = {"Train.dataset.data_dir": str(root)}  # both LMDBs
-        dataset = Run.build(on_lmdb(tiny, lmdbs, **values), "train").train_loader.dataset
+        dataset = Run.build(on_lmdb(tiny, lmdbs, **values), "train").data.train_loader.dataset
         found.append([sample_key(dataset, index) for index in range(len(dataset))])
     assert found[0] == found[1] and len(set(found[0])) == 32
 
@@ -158,7 +158,7 @@ def test_warnings_of_the_checks_come_from_process_0_alone(tiny, monkeypatch):
 def test_warnings_are_recorded_and_errors_if_strict(tiny):
     config = tiny("student", **{"Loss.weight_2": 0, "Global.dry_step": False})
     run = Run.build(config, "train")
-    for record in (json.loads((run.folder / "preflight.json").read_text()), preflight_of(run)):
+    for record in (json.loads((run.context.folder / "preflight.json").read_text()), preflight_of(run)):
         found = [(issue["level"], issue["code"], issue["path"]) for issue in record["warnings"]]
         assert found == [("warning", "loss_weight", "Loss.weight_2")]
     with raises_code(ConfigError, "loss_weight"):
@@ -167,14 +167,14 @@ def test_warnings_are_recorded_and_errors_if_strict(tiny):
 
 def preflight_of(run):
     """What the record of a run writes at its start, with whatever has been found until then."""
-    (run.folder / "preflight.json").unlink()
-    RunRecord().on_start(run, run.start)
-    return json.loads((run.folder / "preflight.json").read_text())
+    (run.context.folder / "preflight.json").unlink()
+    RunRecord().on_start(run, run.training)
+    return json.loads((run.context.folder / "preflight.json").read_text())
 
 
 def test_an_lmdb_gives_what_the_label_file_gives(tiny, lmdbs, captchas):
-    from_lmdb = Run.build(on_lmdb(tiny, lmdbs), "train").eval_loader
-    from_file = Run.build(tiny("student"), "train").eval_loader
+    from_lmdb = Run.build(on_lmdb(tiny, lmdbs), "train").data.eval_loader
+    from_file = Run.build(tiny("student"), "train").data.eval_loader
     for one, other in zip(from_lmdb, from_file, strict=True):
         for a, b in zip(one, other, strict=True):
             assert np.array_equal(a.numpy(), b.numpy())
@@ -186,7 +186,7 @@ def test_the_shuffled_order_of_an_lmdb_repeats(tiny, lmdbs, workers):
     orders = []
     for _ in range(2):
         run = Run.build(on_lmdb(tiny, lmdbs, **values), "train")
-        orders.append(run.train_loader.dataset.data_idx_order_list.tolist())
+        orders.append(run.data.train_loader.dataset.data_idx_order_list.tolist())
         np.random.rand(3)  # whatever else draws in between
     assert orders[0] == orders[1] != sorted(orders[0])
 

@@ -199,8 +199,8 @@ def test_labels_that_do_not_fit_the_frames_are_left_out(tiny, captchas):
     fitting = [t for t in labels if len(t) + sum(a == b for a, b in zip(t, t[1:], strict=False)) <= 4]
     values = {"Train.loader.batch_size_per_card": 1, "Global.max_unusable": 1}
     run = Run.build(narrow(tiny("student", **values), 32), "train")
-    assert run.preflight["Train"].usable == len(fitting) < len(labels)
-    assert run.preflight["Train"].counts == {"too_long_for_frames": len(labels) - len(fitting)}
+    assert run.data.preflight["Train"].usable == len(fitting) < len(labels)
+    assert run.data.preflight["Train"].counts == {"too_long_for_frames": len(labels) - len(fitting)}
 
 
 def long_labels(tiny, captchas, folder):
@@ -220,8 +220,9 @@ def test_a_long_label_trains_if_training_frames_follow_the_width(tiny, captchas,
     ):
         Run.build(config, "train")
     run = Run.build(config.with_values({"Architecture.Backbone.train_frames": "width"}), "train")
-    batch = next(iter(run.train_loader))
-    assert float(run.loss(run.model(batch[0], data=batch[1:]), batch)["CTCLoss"]) > 1.0  # 0 if nothing fits
+    batch = next(iter(run.data.train_loader))
+    losses = run.training.loss(run.model(batch[0], data=batch[1:]), batch)
+    assert float(losses["CTCLoss"]) > 1.0  # 0 if nothing fits
 
 
 def test_one_message_tells_all_that_long_labels_need(tiny, captchas, tmp_path):
@@ -236,4 +237,4 @@ def test_one_message_tells_all_that_long_labels_need(tiny, captchas, tmp_path):
     wide = resized(resized(config, "Train", [3, 32, width]), "Eval", [3, 32, width])
     heads = "Architecture.Head.head_list.NRTRHead.max_text_length"
     run = Run.build(wide.with_values({"Global.max_text_length": length, heads: length}), "train")
-    assert (length, run.preflight["Train"].usable) == (32, 16)
+    assert (length, run.data.preflight["Train"].usable) == (32, 16)

@@ -10,7 +10,6 @@ from error_codes import raises_code
 from networks import image, read_case
 from paddle import nn
 
-from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.modeling import DistillationModel, build_model
 from ppocr_ext.optim.optimizers import trained_parts
@@ -75,7 +74,7 @@ def test_losses_that_do_not_say_what_they_read_freeze_nothing(caplog):
 def test_a_frozen_backbone_leaves_the_heads(guided, caplog):
     caplog.set_level(logging.INFO, logger="ppocr_ext")
     network = build_model(guided_config(guided))
-    freeze_parts(network, Config({"Global": {"freeze": ["backbone.*"]}}))
+    freeze_parts(network, ["backbone.*"])
     freeze_guided(network, {(None, "ctc"), (None, "gtc")})
     assert [record.levelname for record in caplog.records] == ["INFO"] * (2 if guided else 1)
     trained = {part.name.split(".")[0] for part in trained_parts(network) if part.trained}
@@ -84,4 +83,4 @@ def test_a_frozen_backbone_leaves_the_heads(guided, caplog):
 
 def test_a_network_without_parts_cannot_be_frozen_in_part():
     with raises_code(ConfigError, "unsupported_key"):
-        freeze_parts(nn.Linear(2, 2), Config({"Global": {"freeze": ["weight"]}}))
+        freeze_parts(nn.Linear(2, 2), ["weight"])

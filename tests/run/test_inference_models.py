@@ -139,12 +139,12 @@ def test_it_returns_what_the_model_computes_and_runs_once(tiny, teacher, captcha
     own = tiny("student", **{"Global.character_dict_path": str(teacher.parent / "known.txt")})
     network, _ = network_of(own)
     network.eval()
-    images = images_of(next(iter(run.train_loader)))
+    images = images_of(next(iter(run.data.train_loader)))
     expected = network(images, None, EVAL).numpy()[
         ..., [0, *(1 + KNOWN.index(digit) for digit in "0123456789")]
     ]
     expected /= expected.sum(-1, keepdims=True)
-    sub_model = run.sub_model("Teacher")
+    sub_model = run.network.Teacher
     sub_model.train()
     scores = sub_model(images, None, TRAIN)["head_out"]["ctc"]
     np.testing.assert_allclose(scores.exp().numpy(), expected, atol=1e-5)
@@ -177,8 +177,8 @@ def test_it_teaches_and_is_recorded_and_an_evaluation_does_not_need_it(tiny, tea
 class Spoil(Hook):
     """Make a weight of the student NaN after four steps."""
 
-    def on_start(self, run, position):
-        self.weight = run.sub_model("Student").head.ctc_head.fc.weight
+    def on_start(self, run, training):
+        self.weight = run.network.Student.head.ctc_head.fc.weight
 
     def on_step(self, step):
         if step.position.global_step == 4:
@@ -202,8 +202,8 @@ def test_a_cache_answers_for_it(tiny, teacher, captchas, tmp_path):
     options = CacheOptions(tmp_path / "cache")
     build_cache(config, CacheBuilder(config, options), options)
     run = Run.build(config.with_values({"Train.teacher_cache": str(tmp_path / "cache")}), "train")
-    images, *labels = next(iter(run.train_loader))
-    live = run.sub_model("Teacher")(images, labels, TRAIN)["head_out"]["ctc"]
+    images, *labels = next(iter(run.data.train_loader))
+    live = run.network.Teacher(images, labels, TRAIN)["head_out"]["ctc"]
     stored = run.network.caller("Teacher")(images, labels, run.network.train_requests["Teacher"])["head_out"][
         "ctc"
     ]

@@ -84,18 +84,18 @@ def test_batch_norm_is_shared_except_in_a_frozen_model(tiny, monkeypatch):
     from ppocr_ext.modeling import build_model
     from ppocr_ext.run.run import Run
 
-    config = Run.build(tiny("distill"), "train").config.with_values({"Global.use_sync_bn": True})
+    config = Run.build(tiny("distill"), "train").context.config
     model = build_model(config.at("Architecture").thaw())
     names = list(model.state_dict())
 
     def shared(layer):
         return sum(isinstance(part, paddle.nn.SyncBatchNorm) for part in layer.sublayers())
 
-    assert shared(share_batch_norm(model, config)) == 0  # one process
+    assert shared(share_batch_norm(model)) == 0  # one process
     monkeypatch.setattr(paddle.distributed, "get_world_size", lambda: 2)
-    assert shared(share_batch_norm(model, config)) == 0  # a CPU
+    assert shared(share_batch_norm(model)) == 0  # a CPU
     monkeypatch.setattr(paddle, "get_device", lambda: "gpu:0")
-    model = share_batch_norm(model, config)
+    model = share_batch_norm(model)
     assert (shared(model.Student) > 0, shared(model.Teacher)) == (True, 0)
     assert list(model.state_dict()) == names
 
@@ -103,7 +103,7 @@ def test_batch_norm_is_shared_except_in_a_frozen_model(tiny, monkeypatch):
 class NoDropout(Hook):
     """Compiled and plain steps draw other numbers."""
 
-    def on_start(self, run, position):
+    def on_start(self, run, training):
         for layer in run.network.sublayers():
             if isinstance(layer, paddle.nn.Dropout):
                 layer.p = 0.0
@@ -125,23 +125,23 @@ class Peeks(paddle.nn.Layer):
 
 def test_what_cannot_be_compiled_is_a_sentence(tiny, monkeypatch):
     monkeypatch.setattr(model_wrappers, "gradients_are_right", lambda: True)
-    config = tiny("student", **{"Global.to_static": True})
+    config = tiny("student")
     head = config.at("Architecture.Head").thaw() | {
         "out_channels_list": {"CTCLabelDecode": 11, "NRTRLabelDecode": 14}
     }
     head["head_list"] = head["head_list"][:1]
     model = BaseModel({"Backbone": {"name": "Peeks"}, "Head": head | {"use_pool": False}})
-    compiled = compile_model(model, config)
+    compiled = compile_model(model)
     with pytest.raises(ModelError, match=r"to_static: the model cannot be compiled .*to_static=false"):
         compiled(paddle.rand([2, 3, 32, 64]))
     compiled.eval()
     assert compiled(paddle.rand([2, 3, 32, 64])).shape[0] == 2  # evaluation is not compiled
 
 
-def test_a_paddle_that_compiles_wrong_gradients_is_refused(tiny, monkeypatch):
+def test_a_paddle_that_compiles_wrong_gradients_is_refused(monkeypatch):
     monkeypatch.setattr(model_wrappers, "gradients_are_right", lambda: False)
     with pytest.raises(ModelError, match="computes wrong gradients"):
-        compile_model(BaseModel({}), tiny("student", **{"Global.to_static": True}))
+        compile_model(BaseModel({}))
 
 
 @pytest.mark.e2e

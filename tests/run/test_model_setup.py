@@ -57,9 +57,9 @@ def test_a_teacher_by_name_keeps_the_characters_of_the_student(tiny, official, c
         run = Run.build(taught(tiny), "train")
     finally:
         logging.getLogger("ppocr_ext").removeHandler(caplog.handler)
-    teacher = run.sub_model("Teacher").state_dict()
+    teacher = run.network.Teacher.state_dict()
     place = {symbol: index for index, symbol in enumerate(old.ctc_symbols)}
-    chosen = [place[symbol] for symbol in run.charset.ctc_symbols]
+    chosen = [place[symbol] for symbol in run.context.charset.ctc_symbols]
     fc = "head.ctc_head.fc.weight"
     np.testing.assert_array_equal(teacher[fc].numpy(), weights[fc][:, chosen])
     for name in teacher:
@@ -95,7 +95,7 @@ def test_a_single_model_by_name_learns_new_characters(tiny, official, tmp_path):
     ours = run.network.head.ctc_head.fc.weight.numpy()
     for symbol in "0123456789":
         theirs = weights["head.ctc_head.fc.weight"][:, old.ctc_symbols.index(symbol)]
-        np.testing.assert_array_equal(ours[:, run.charset.ctc_symbols.index(symbol)], theirs)
+        np.testing.assert_array_equal(ours[:, run.context.charset.ctc_symbols.index(symbol)], theirs)
 
 
 def test_official_weights_with_other_classes_than_their_dictionary_are_refused(tiny, official, tmp_path):
@@ -114,5 +114,5 @@ def test_official_weights_with_other_classes_than_their_dictionary_are_refused(t
     assert str(refused.value).count("en_dict.txt") == 1
     given = {"Architecture.Models.Teacher.pretrained_dict": own, "Global.use_space_char": True}
     run = Run.build(taught(tiny, **given), "train")
-    for name, value in run.sub_model("Teacher").state_dict().items():
+    for name, value in run.network.Teacher.state_dict().items():
         np.testing.assert_array_equal(value.numpy(), weights[name], err_msg=name)

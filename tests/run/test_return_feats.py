@@ -52,7 +52,7 @@ def outputs_of(model, batch):
 @pytest.mark.parametrize("kind", KINDS)
 def test_features_are_the_input_of_the_last_linear_layer(job, kind):
     run = Run.build(job(kind), "train")
-    batch = next(iter(run.train_loader))  # once: a second iterator would run beside the first one's thread
+    batch = next(iter(run.data.train_loader))  # once: a second iterator would run beside its thread
     networks = {None: run.model} if kind != "distill" else dict(run.model.models)
     model = run.model.using(evaluate=dict.fromkeys(networks, EVAL)) if kind == "distill" else run.model
     for training in (True, False):

@@ -220,7 +220,7 @@ def test_a_run_refuses_random_weights_and_leaves_them(tiny, weights):
     with raises_code(WeightsError, "teacher_cannot_read", "Teacher", ALLOW):
         Run.build(tiny("distill", **values, **{ALLOW: False}), "train")
     run = Run.build(tiny("distill", **values), "train")
-    assert state_digest(run.sub_model("Teacher")) == run.frozen_digests["Teacher"]
+    assert state_digest(run.network.Teacher) == run.training.frozen_digests["Teacher"]
 
 
 def test_arabic_texts_are_compared_as_they_are_written(tiny, captchas, tmp_path, monkeypatch):

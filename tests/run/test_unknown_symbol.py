@@ -67,13 +67,13 @@ EXPECTED = {(2, 3, CLASS, 5), (2, CLASS, 4, 5), (2, 3, 4, 5), (CLASS, CLASS)}
 
 def test_labels_are_mapped_before_the_encoder(tiny, data):
     run = Run.build(mapping(tiny, data), "train")  # the dry step compares the labels too
-    assert run.preflight["Train"].usable == 4 and run.preflight["Train"].mapped == 2
-    batch = next(iter(run.train_loader))
+    assert run.data.preflight["Train"].usable == 4 and run.data.preflight["Train"].mapped == 2
+    batch = next(iter(run.data.train_loader))
     assert ids(batch) == EXPECTED
     nrtr = {tuple(row[1 : row.index(3)]) for row in batch[2].numpy().tolist()}
     assert nrtr == {tuple(c + 3 for c in label) for label in EXPECTED}
     # the network reads exactly the classes of the labels: only the label without the symbol is right
-    evaluated = next(iter(run.eval_loader))
+    evaluated = next(iter(run.data.eval_loader))
     label, length = evaluated[1].numpy(), evaluated[3].numpy().reshape(-1)
     frames = np.zeros([4, 16, 12], "float32")
     for row, n in enumerate(length):
@@ -96,7 +96,7 @@ def test_labels_are_mapped_before_the_encoder(tiny, data):
 def test_labels_of_an_lmdb_are_mapped(tiny, data):
     dataset = {"Train.dataset.name": "LMDBDataSet", "Train.dataset.data_dir": str(data / "lmdb")}
     config = mapping(tiny, data, **{"Global.dry_step": False}).with_values(dataset)
-    assert ids(next(iter(Run.build(config, "train").train_loader))) == EXPECTED
+    assert ids(next(iter(Run.build(config, "train").data.train_loader))) == EXPECTED
 
 
 @pytest.mark.parametrize("name", ["SimpleDataSet", "LMDBDataSet"])
@@ -124,7 +124,7 @@ def test_labels_are_turned_before_their_images_are_joined(tiny, data, name):
         dataset |= {"Train.loader.batch_size_per_card": 2, "Global.unknown_symbol": None}
         run = Run.build(config.with_values(dataset), "train")
         classes = dict(enumerate([*symbols, " "], 1))
-        found = {"".join(map(classes.__getitem__, row)) for row in ids(next(iter(run.train_loader)))}
+        found = {"".join(map(classes.__getitem__, row)) for row in ids(next(iter(run.data.train_loader)))}
         one, two = map(turned, labels)
         assert found <= (
             {first + second for first in (one, two) for second in (one, two)} if step else {one, two}

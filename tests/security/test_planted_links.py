@@ -61,7 +61,7 @@ FILES: dict[str, Callable[[Path], None]] = {
     "trial.log": child,
 }
 FOLDERS: dict[str, Callable[[Path], object]] = {
-    "incidents": lambda folder: Incidents(SimpleNamespace(folder=folder), None, int),  # type: ignore[arg-type]
+    "incidents": lambda folder: Incidents(SimpleNamespace(folder=folder), None, None),  # type: ignore[arg-type]
     "processes": lambda folder: start_processes(
         Config({"Global": {"save_model_dir": str(folder)}}), 2, ["no"]
     ),

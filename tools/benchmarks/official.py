@@ -238,7 +238,7 @@ def _our_step(config: Config, data: Sequence[Any], kind: str) -> Step:
         recompute_blocks(model)
     optimizer = build_optimizer(config.at("Optimizer").thaw(), **LENGTH, model=model)[0]
     if dist.get_world_size() > 1:
-        model = data_parallel(model, config)
+        model = data_parallel(model, config.settings.find_unused_parameters)
 
     def step() -> None:
         loss(model(data[0], data=data[1:]), data)["loss"].backward()

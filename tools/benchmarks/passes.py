@@ -45,7 +45,7 @@ def make_centers(folder: str, passes: list[str]) -> dict[str, Any]:
     place = Path(folder)
     config, _ = config_of_model(config_to_read(place), None, "train")
     run = Run.build(config, "eval", weights_of="Student")
-    lines, sums = len(run.eval_loader.dataset), []
+    lines, sums = len(run.data.eval_loader.dataset), []
     works: dict[str, Callable[[], object]] = {
         "centers": lambda: sums.append(collect(run, CollectOptions(partial=place / "partial.npz"))),
         "engine": lambda: _forward(run),
@@ -60,9 +60,9 @@ def make_centers(folder: str, passes: list[str]) -> dict[str, Any]:
 
 def _forward(run: Run) -> None:
     run.model.eval()
-    network = model_to_evaluate(run, run.model, len(run.eval_loader.dataset), _FEATURES)
+    network = model_to_evaluate(run.context, run.model, len(run.data.eval_loader.dataset), _FEATURES)
     with paddle.no_grad():
-        for batch in run.eval_loader:
+        for batch in run.data.eval_loader:
             network(batch[0], None, _FEATURES)
     if paddle.is_compiled_with_cuda():
         paddle.device.synchronize()
@@ -88,10 +88,10 @@ def evaluate(folder: str, rounds: int) -> dict[str, Any]:
         }
     )
     run = Run.build(config, "eval")
-    samples, results = len(run.eval_loader.dataset), []
-    model = model_to_evaluate(run, run.model, samples)
-    parts = (model, run.eval_loader, run.decoder, run.metric, "rec")
-    speeds = [_speed(samples, lambda: results.append(run.host.evaluate(*parts))) for _ in range(rounds + 1)]
+    samples, results, host = len(run.data.eval_loader.dataset), [], run.context.host
+    model = model_to_evaluate(run.context, run.model, samples)
+    parts = (model, run.data.eval_loader, run.decoder, run.metric, "rec")
+    speeds = [_speed(samples, lambda: results.append(host.evaluate(*parts))) for _ in range(rounds + 1)]
     return {"images_per_second": speeds[1:], "acc": results[-1]["acc"]}
 
 

@@ -152,7 +152,7 @@ def our_steps(config: Config, batch: list[paddle.Tensor], cache: Path | None = N
     model = restrict_outputs(model, loss.required_outputs(), config)
     optimizer = build_optimizer(config.at("Optimizer").thaw(), **LENGTH, model=model)[0]
     if dist.get_world_size() > 1:
-        model = data_parallel(model, config)
+        model = data_parallel(model, config.settings.find_unused_parameters)
     window = Window()
     position = Position(0, 0, 0, 1, 1)
     model.train()

@@ -52,7 +52,7 @@ def prepare(folder: str, batch: int) -> dict[str, Any]:
         raise PPOCRExtError(
             "The teacher cache cannot serve the losses of the benchmark.", code="unserved_loss"
         )
-    arrays = [each.numpy() for each in next(iter(run.train_loader))]
+    arrays = [each.numpy() for each in next(iter(run.data.train_loader))]
     np.savez(place / _BATCH, *arrays)
     return {}
 

@@ -20,9 +20,9 @@ from ppocr_ext.data.sample_rules import SampleRules
 from ppocr_ext.data.sample_seeds import Views
 from ppocr_ext.evaluation.predictions import Prediction, write_predictions
 from ppocr_ext.io.resources import config_path
-from ppocr_ext.loop.events import Hook, Position, StepDone
+from ppocr_ext.loop.events import Hook, StepDone
 from ppocr_ext.loop.session import train
-from ppocr_ext.run.run import Run
+from ppocr_ext.run.run import Run, Training
 from ppocr_ext.synth.captcha import CaptchaOptions, CaptchaSource
 from ppocr_ext.synth.dataset_folder import DatasetFolder, make_folder
 from ppocr_ext.teacher_cache.store import BranchForm, CacheFacts
@@ -64,7 +64,7 @@ _SMALL = {
 class _Spoil(Hook):
     """Make the weights NaN after some steps: the run then leaves an incident."""
 
-    def on_start(self, run: Run, position: Position) -> None:
+    def on_start(self, run: Run, training: Training) -> None:
         self._run = run
 
     def on_step(self, step: StepDone) -> None:

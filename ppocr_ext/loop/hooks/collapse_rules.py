@@ -215,7 +215,7 @@ def check_evaluation(
 
 
 def check_learning(
-    loss: float, guess: float, values: Mapping[str, float], ranges: Ranges, seen: Sequence[str] = ()
+    loss: float, guess: float, values: Mapping[str, float], ranges: Ranges, seen: Sequence[str]
 ) -> Finding:
     """Return what a run that reads no text line correctly has not learnt, by the evaluated head.
 

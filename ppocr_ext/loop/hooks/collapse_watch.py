@@ -20,7 +20,7 @@ import paddle.nn.functional as F
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.contents import is_start
-from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position, StepDone
+from ppocr_ext.loop.events import EvalDone, Hook, Outcome, StepDone
 from ppocr_ext.loop.hooks.collapse_rules import (
     LEARNT,
     Finding,
@@ -42,7 +42,7 @@ from ppocr_ext.modeling import DistillationModel
 from ppocr_ext.modeling.heads.nrtr_head import END_ID
 from ppocr_ext.modeling.necks import narrow_necks
 from ppocr_ext.report.run_folder import short_loss_name
-from ppocr_ext.run.run import Run
+from ppocr_ext.run.run import Run, Training
 
 LEAST_EVERY = 10  # smallest number of steps between two measurements
 _BEST = "best accuracy"  # key of the state
@@ -71,14 +71,15 @@ class CollapseWatch(Hook):
         self.every = max(every, LEAST_EVERY)
         self._add = add
 
-    def on_start(self, run: Run, position: Position) -> None:
+    def on_start(self, run: Run, training: Training) -> None:
         self._run = run
-        self._steps = position.global_step
-        self._stops = run.config.settings.on_collapse == "stop"
+        self._loss = training.loss
+        self._steps = training.start.global_step
+        self._stops = run.context.config.settings.on_collapse == "stop"
         self._ranges = healthy_ranges()
-        self._layout = layout_of(run.config)
-        state: Mapping[str, Any] = run.hook_states.get(type(self).__name__, {})
-        self._trained = trained_outputs(run.network, run.loss)
+        self._layout = layout_of(run.context.config)
+        state: Mapping[str, Any] = training.hook_states.get(type(self).__name__, {})
+        self._trained = trained_outputs(run.network, training.loss)
         self._rules = {
             model: StepRules(self._ranges, state.get(model or ""))
             for model, outputs in self._trained.items()
@@ -86,11 +87,11 @@ class CollapseWatch(Hook):
         }
         self._said: set[tuple[str, str | None]] = set()
         self._measured: dict[str | None, dict[str, float]] = {}
-        self._nrtr = NrtrReader(run)
+        self._nrtr = NrtrReader(run, training)
         self._images: list[np.ndarray] = []
-        best = {} if is_start(run.best) else run.best
+        best = {} if is_start(training.best) else training.best
         self._best = float(state.get(_BEST, best.get("acc", best.get(run.metric.main_indicator, 0.0))))
-        self._total = position.total_steps
+        self._total = training.start.total_steps
         self._third = self._total // 3 if self._total >= SHORTEST else 0
         self._evaluated = run.metric.key if isinstance(run.network, DistillationModel) else None
         self._head = main_head(self._evaluated, self._trained.get(self._evaluated, ()))
@@ -117,8 +118,8 @@ class CollapseWatch(Hook):
         is_due = first or step % self.every == 0
         if not is_due and not any(end - _COMPARED < step <= end for end in (self._third, self._total)):
             return {}
-        if isinstance(self._run.loss, TaughtLoss):  # the other samples have no labels
-            predictions, batch = self._run.loss.labelled(predictions, batch)
+        if isinstance(self._loss, TaughtLoss):  # the other samples have no labels
+            predictions, batch = self._loss.labelled(predictions, batch)
         outputs = named_outputs(predictions, self._run.network, self._trained)
         labels, lengths = (
             None if place is None else batch[place] for place in (self._layout.label, self._layout.length)
@@ -130,7 +131,7 @@ class CollapseWatch(Hook):
         for model in self._rules if is_due else ():
             self._measured[model] = measure_model(outputs, model, labels)
             if first and model in (None, "Student"):
-                self._measured[model] |= first_loss(losses, outputs, self._run.charset)
+                self._measured[model] |= first_loss(losses, outputs, self._run.context.charset)
         return {
             f"{name}_{model}" if model else name: value
             for model, values in self._measured.items()
@@ -167,9 +168,8 @@ class CollapseWatch(Hook):
         finding = check_gap(losses, best) or (self._check_learning() if best == 0 else None)
         if finding is None:
             return
-        command = command_line(
-            "sanity", "-c", self._run.folder / "config.yml", host=self._run.options.host_path
-        )
+        context = self._run.context
+        command = command_line("sanity", "-c", context.folder / "config.yml", host=context.options.host_path)
         text = f"the best accuracy is {best:.4g}: {finding.code}: {finding.text}. {finding.advice}\nNext: {command}"
         LOG.warning("%s", text)
         self._add("verdict", {"code": finding.code, "text": text, "causes": finding.causes, "next": command})
@@ -181,9 +181,9 @@ class CollapseWatch(Hook):
             batches = HeadLosses.of_batches(self._losses)
             loss = batches.losses.mean()
             guess = (ctc_guess if self._head.endswith("ctc") else decoder_guess)(batches)
-        found = (issue for report in self._run.preflight.values() for issue in report.warnings)
+        found = (issue for report in self._run.data.preflight.values() for issue in report.warnings)
         seen = [str(issue.message) for issue in found if issue.code == "label_order"]
-        seen += narrow_necks(self._run.network, self._run.charset.ctc_classes)
+        seen += narrow_necks(self._run.network, self._run.context.charset.ctc_classes)
         return check_learning(loss, guess, self._values, self._ranges, seen)
 
     def measure_eval(self) -> Mapping[str, float]:

@@ -8,8 +8,8 @@ from typing import Any
 
 from ppocr_ext.checkpoint.contents import is_start
 from ppocr_ext.errors import ConfigError
-from ppocr_ext.loop.events import EvalDone, Hook, Position
-from ppocr_ext.run.run import Run
+from ppocr_ext.loop.events import EvalDone, Hook
+from ppocr_ext.run.run import Run, Training
 
 
 class EarlyStop(Hook):
@@ -26,21 +26,21 @@ class EarlyStop(Hook):
         self._patience = patience
         self._min_delta = min_delta or 0.0
 
-    def on_start(self, run: Run, position: Position) -> None:
+    def on_start(self, run: Run, training: Training) -> None:
         """Continue the count of the checkpoint.
 
         Raises:
             ConfigError: the run has been stopped there, and would be stopped again.
         """
         self._indicator = run.metric.main_indicator
-        state = run.hook_states.get(type(self).__name__, {})
-        best = {} if is_start(run.best) else run.best
+        state = training.hook_states.get(type(self).__name__, {})
+        best = {} if is_start(training.best) else training.best
         self._best = float(state.get("best", best.get(self._indicator, -math.inf)))
         self._without = int(state.get("without", 0))
         if self._without >= self._patience:
             raise ConfigError(
-                f"Global.checkpoints: this run finished early, after step {position.global_step}: {self._reason()}. "
-                f"Fix: increase Global.early_stop.patience, or remove early_stop, to continue.",
+                f"Global.checkpoints: this run finished early, after step {training.start.global_step}: "
+                f"{self._reason()}. Fix: increase Global.early_stop.patience, or remove early_stop, to continue.",
                 code="nothing_left",
             )
 

@@ -11,19 +11,16 @@ from paddle import nn
 
 from ppocr_ext.checkpoint.contents import EMA, average_in
 from ppocr_ext.checkpoint.weights import STATISTICS, put_back
-from ppocr_ext.loop.events import Hook, Position, StepDone
+from ppocr_ext.loop.events import Hook, StepDone
 from ppocr_ext.messages import LOG
+from ppocr_ext.run.freezing import frozen_models
 from ppocr_ext.run.recogniser import BEST
-from ppocr_ext.run.run import Run
+from ppocr_ext.run.run import Run, Training
 
 
-def averaged_tensors(network: nn.Layer, frozen: frozenset[str]) -> dict[str, Any]:
-    """Return the averaged tensors by name in ``state_dict``: trained parameters and BatchNorm's statistics.
-
-    Args:
-        network: without a wrapper.
-        frozen: sub-models that are not trained.
-    """
+def averaged_tensors(network: nn.Layer) -> dict[str, Any]:
+    """Return the averaged tensors by name in ``state_dict``: trained parameters and BatchNorm's statistics."""
+    frozen = frozen_models(network)
     return {
         name: tensor
         for name, tensor in network.state_dict().items()
@@ -49,15 +46,15 @@ class Ema(Hook):
         self._decay = decay
 
     @paddle.no_grad()
-    def on_start(self, run: Run, position: Position) -> None:
-        self._tensors = averaged_tensors(run.network, run.frozen)
-        self._optimizer = run.optimizer
+    def on_start(self, run: Run, training: Training) -> None:
+        self._tensors = averaged_tensors(run.network)
+        self._optimizer = training.optimizer
         # The trained weights, while the averages stand in their place in an evaluation.
         self._raw: dict[str, Any] | None = None
-        if position.global_step and EMA not in run.hook_states:
+        if training.start.global_step and EMA not in training.hook_states:
             LOG.info("Global.ema: the checkpoint has no average; it begins with the weights of this step")
-        self._updates = int(run.hook_states.get(EMA, {}).get("updates", 0))
-        before = average_in(run.hook_states)
+        self._updates = int(training.hook_states.get(EMA, {}).get("updates", 0))
+        before = average_in(training.hook_states)
         self._average = {
             name: paddle.to_tensor(before[name]) if name in before else tensor.clone()
             for name, tensor in self._current().items()

@@ -11,10 +11,10 @@ from ppocr_ext.errors import PPOCRExtError
 from ppocr_ext.export.exporter import export_trained
 from ppocr_ext.inference.formats import FORMATS
 from ppocr_ext.inference.runners import missing_packages
-from ppocr_ext.loop.events import Hook, Outcome, Position
+from ppocr_ext.loop.events import Hook, Outcome
 from ppocr_ext.messages import LOG, command_line, end_text, setting
 from ppocr_ext.run.recogniser import BEST, recogniser_config
-from ppocr_ext.run.run import Run
+from ppocr_ext.run.run import Run, Training
 
 _WITHOUT_ONNX = ("missing_package", "not_converted")  # errors after which only Paddle's form is written
 
@@ -26,19 +26,20 @@ class ExportHook(Hook):
     fails, the run does not, since its weights are saved.
     """
 
-    def on_start(self, run: Run, position: Position) -> None:
-        self._run = run
+    def on_start(self, run: Run, training: Training) -> None:
+        self._folder = run.context.folder
+        self._host_path = run.context.options.host_path
 
     def on_end(self, outcome: Outcome) -> None:
         if outcome.status != "finished":
             return
-        folder = self._run.folder
+        folder = self._folder
         name = BEST if (folder / f"{BEST}.pdparams").is_file() else "latest"
         weights = setting("Global.checkpoints", folder / name)
         output = folder / name / "inference"
         device = paddle.get_device()
         words = (folder, "-o", weights, "--output", output, "--force")
-        again = command_line("export", *words, host=self._run.options.host_path)
+        again = command_line("export", *words, host=self._host_path)
         try:
             self._export([weights], output, again)
         except Exception as error:
@@ -48,14 +49,13 @@ class ExportHook(Hook):
 
     def _export(self, weights: list[str], output: Path, again: str) -> None:
         """Export the checkpoint; ``again`` is the command that does the same."""
-        config = recogniser_config(self._run.folder, weights)
-        host_path = self._run.options.host_path
+        config = recogniser_config(self._folder, weights)
         try:
-            exported = export_trained(config, output, force=True, host_path=host_path)
+            exported = export_trained(config, output, force=True, host_path=self._host_path)
         except PPOCRExtError as error:
             if error.code not in _WITHOUT_ONNX:
                 raise
-            exported = export_trained(config, output, force=True, format="paddle", host_path=host_path)
+            exported = export_trained(config, output, force=True, format="paddle", host_path=self._host_path)
             # A user without the packages does not want ONNX, so this is no warning.
             level, again = (
                 (logging.INFO, "")

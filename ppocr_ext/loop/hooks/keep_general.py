@@ -26,10 +26,10 @@ from ppocr_ext.evaluation.blend import (
 )
 from ppocr_ext.evaluation.evaluate import evaluate_now
 from ppocr_ext.io.atomic import write_text
-from ppocr_ext.loop.events import Hook, Position
+from ppocr_ext.loop.events import Hook
 from ppocr_ext.messages import LOG
 from ppocr_ext.run.general import SECTION, open_general
-from ppocr_ext.run.run import Run
+from ppocr_ext.run.run import Run, Training
 
 _LITTLE = 0.5  # general accuracy before the training
 
@@ -48,14 +48,15 @@ class KeepGeneral(Hook):
         self._max_drop = max_drop
         self._chosen: Mapping[str, Any] = {}  # the best weights, if they are not the network's
 
-    def on_start(self, run: Run, position: Position) -> None:
+    def on_start(self, run: Run, training: Training) -> None:
         self._run = run
+        self._folder = run.context.folder
         self._indicator = run.metric.main_indicator
-        self._loader = open_general(run, run.network)
-        self._tensors = blend_tensors(run)
-        (run.folder / POINTS).unlink(missing_ok=True)
+        self._loader = open_general(run.context, run.network)
+        self._tensors = blend_tensors(run.network)
+        (self._folder / POINTS).unlink(missing_ok=True)
         self._weights_before = self._begin()
-        state = run.hook_states.get(type(self).__name__, {})
+        state = training.hook_states.get(type(self).__name__, {})
         self._before = float(state["before"]) if state else self._read_before()
         # the highest accuracy of weights that have lost too much
         self._refused = float(state.get("refused", -1.0))
@@ -67,15 +68,15 @@ class KeepGeneral(Hook):
 
     def _begin(self) -> dict[str, Any]:
         """Return the weights before the training; they are in the run folder, since a resumed run needs them too."""
-        own = self._run.folder / BEFORE
-        resumed = self._run.checkpoint
+        own = self._folder / BEFORE
+        resumed = self._run.context.checkpoint
         if resumed is None:
             remove_checkpoints(own.parent, [BEFORE])
             weights = {name: tensor.astype("float32").numpy() for name, tensor in self._tensors.items()}
         else:
             weights = Checkpoint(resumed.prefix.with_name(BEFORE)).weights()
         if not Path(f"{own}.pdparams").is_file():
-            write_weights(own, weights, TrainState(charset_digest=self._run.charset.digest))
+            write_weights(own, weights, TrainState(charset_digest=self._run.context.charset.digest))
         return {name: paddle.to_tensor(value) for name, value in weights.items()}
 
     def state(self) -> Mapping[str, Any]:
@@ -106,7 +107,7 @@ class KeepGeneral(Hook):
 
         def read(share: float) -> BlendPoint:
             put_back(blended(before, last, share), self._tensors)
-            metrics[share] = self._evaluate(self._run.eval_loader)
+            metrics[share] = self._evaluate(self._run.data.eval_loader)
             point = BlendPoint(share, metrics[share][self._indicator], self._general())
             LOG.info("%s: %s", SECTION, point)
             return point
@@ -120,7 +121,7 @@ class KeepGeneral(Hook):
             found = {GENERAL: best.general, DROP: self._before - best.general}
             self.loop.save_best({**metrics[best.share], **found}, is_start=not best.share)
             LOG.info("%s: the best checkpoint has the weights of %s", SECTION, best)
-        write_text(self._run.folder / POINTS, blend_record(self._before, self._max_drop, points))
+        write_text(self._folder / POINTS, blend_record(self._before, self._max_drop, points))
         if is_start(self.loop.best):
             reason = (
                 f"no weights of this training read more, and lose at most {self._max_drop:.2%} of {SECTION}"

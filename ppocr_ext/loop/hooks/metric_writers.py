@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any
 
 from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError, MissingPackageError, PPOCRExtError
@@ -33,7 +34,7 @@ class Writer(ABC):
         package: the module that the writer needs.
     """
 
-    package: ClassVar[str]
+    package: str
 
     @abstractmethod
     def open(self, folder: Path, config: Config) -> None:
@@ -80,63 +81,66 @@ class LineScalars:
         return {name: float(value) for name, value in scalars.items() if value is not None}
 
 
+@dataclass
 class _FileWriter(Writer):
-    """Write records into a folder of the run through a package whose writers have TensorBoard's methods."""
+    """Write records into a folder of the run through a package whose writers have TensorBoard's methods.
 
-    folder: ClassVar[str]
-    files: ClassVar[str]
+    Args:
+        package: the module that the writer needs.
+        folder: its folder in the run folder.
+        files: the pattern of its files there.
+        make: called with the module and the folder; returns the package's writer.
+        unit: how many of its units of time make a second.
+    """
+
+    package: str
+    folder: str
+    files: str
+    make: Callable[[ModuleType, str], Any]
+    unit: int = 1
 
     def open(self, folder: Path, config: Config) -> None:
         package = import_package(self.package)
         logs = require_no_link(folder / self.folder)
         for file in logs.glob(self.files):
             file.unlink()
-        self._writer: Any = self._make(package, logs)
-        self._writer.add_text("config", self._text_of(config.to_yaml()), 0)
-
-    @abstractmethod
-    def _make(self, package: ModuleType, logs: Path) -> Any:
-        """Return the package's writer for the folder ``logs``."""
-
-    def _text_of(self, yaml: str) -> str:
-        return yaml
+        self._writer: Any = self.make(package, str(logs))
+        # a code block, since the text is Markdown
+        self._writer.add_text("config", "".join(f"    {line}\n" for line in config.to_yaml().splitlines()), 0)
 
     def write(self, scalars: Mapping[str, float], step: int, when: float) -> None:
         for name, value in scalars.items():
-            self._writer.add_scalar(name, value, step, walltime=when)
+            self._writer.add_scalar(
+                name, value, step, walltime=round(when * self.unit) if self.unit > 1 else when
+            )
 
     def close(self, outcome: Outcome) -> None:
         self._writer.add_text("outcome", f"{outcome.status} {outcome.reason}", outcome.position.global_step)
         self._writer.close()
 
 
-class TensorBoardWriter(_FileWriter):
-    """Write ``<run>/tensorboard`` through tensorboardX (``Global.use_tensorboard``)."""
-
-    package = "tensorboardX"
-    folder = "tensorboard"
-    files = "events.out.tfevents.*"
-
-    def _make(self, package: ModuleType, logs: Path) -> Any:
+def _tensorboard() -> Writer:
+    """Return the writer of ``<run>/tensorboard`` (``Global.use_tensorboard``)."""
+    return _FileWriter(
+        "tensorboardX",
+        "tensorboard",
+        "events.out.tfevents.*",
         # purge_step makes an open TensorBoard drop what it has read from this step on.
-        return package.SummaryWriter(str(logs), purge_step=0, flush_secs=_FLUSH_SECONDS)
-
-    def _text_of(self, yaml: str) -> str:
-        return "".join(f"    {line}\n" for line in yaml.splitlines())  # a code block: the text is Markdown
+        lambda package, logs: package.SummaryWriter(logs, purge_step=0, flush_secs=_FLUSH_SECONDS),
+    )
 
 
-class VisualDLWriter(_FileWriter):
-    """Write ``<run>/visualdl`` through VisualDL (``Global.use_visualdl``)."""
-
-    package = "visualdl"
-    folder = "visualdl"
-    files = "vdlrecords.*"
-
-    def _make(self, package: ModuleType, logs: Path) -> Any:
-        return package.LogWriter(str(logs), flush_secs=_FLUSH_SECONDS, display_name=logs.parent.name)
-
-    def write(self, scalars: Mapping[str, float], step: int, when: float) -> None:
-        super().write(scalars, step, round(1000 * when))
+def _visualdl() -> Writer:
+    """Return the writer of ``<run>/visualdl`` (``Global.use_visualdl``)."""
+    return _FileWriter(
+        "visualdl",
+        "visualdl",
+        "vdlrecords.*",
+        lambda package, logs: package.LogWriter(
+            logs, flush_secs=_FLUSH_SECONDS, display_name=Path(logs).parent.name
+        ),
+        unit=1000,
+    )
 
 
 class WandbWriter(Writer):
@@ -146,7 +150,7 @@ class WandbWriter(Writer):
     are not sent again.
     """
 
-    package: ClassVar[str] = "wandb"
+    package = "wandb"
 
     def open(self, folder: Path, config: Config) -> None:
         wandb = import_package(self.package)
@@ -221,8 +225,8 @@ def writers_for(config: Config) -> list[Writer]:
     if with_wandb is None:
         with_wandb = config.at("wandb", default=None) is not None
     writers: list[Writer] = []
-    writers += [TensorBoardWriter()] if settings.use_tensorboard else []
-    writers += [VisualDLWriter()] if settings.use_visualdl else []
+    writers += [_tensorboard()] if settings.use_tensorboard else []
+    writers += [_visualdl()] if settings.use_visualdl else []
     return writers + [WandbWriter()] if with_wandb else writers
 
 

@@ -9,7 +9,7 @@ import datetime
 import json
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,11 @@ from ppocr_ext.loop.hooks.metric_writers import LineScalars, Writer
 from ppocr_ext.messages import LOG, metric_text
 from ppocr_ext.metrics import space_note
 from ppocr_ext.report.run_folder import METRICS_FILE, metrics_line, short_loss_name
-from ppocr_ext.run.run import Run
+from ppocr_ext.run.run import Run, Training
 
 
 class Window:
-    """Add up the values of steps; the losses stay on the device until :meth:`close` returns their means.
+    """Add up the values of steps; the losses stay on the device until :meth:`means` returns their means.
 
     Args:
         state: the state of a window that a resumed run continues. Its images and time are counted anew.
@@ -73,8 +73,8 @@ class Window:
         self._began += now - self._last_step
         self._last_step = now
 
-    def close(self) -> tuple[dict[str, Any], float]:
-        """Return the means of the window for ``metrics.jsonl``, and the seconds of a step; begin a new window."""
+    def means(self) -> tuple[dict[str, Any], float]:
+        """Return the means for ``metrics.jsonl``, and the seconds of a step."""
         elapsed = max(time.perf_counter() - self._began, 1e-9)
         losses = {name: float(total.mean()) / self._applied for name, total in self._sums.items()}
         means = {
@@ -86,9 +86,7 @@ class Window:
         }
         if self._applied < self.steps:
             means["skipped"] = self.steps - self._applied
-        seconds = elapsed / max(self.steps, 1)
-        self.__init__()  # type: ignore[misc]
-        return means, seconds
+        return means, elapsed / self.steps
 
 
 class MetricsLog(Hook):
@@ -102,28 +100,29 @@ class MetricsLog(Hook):
     Args:
         every: steps in a window.
         writers: the writers, which this hook opens, gives all lines, and closes.
+        show: called with the position, the means and the seconds of a step at the end of each window.
     """
 
-    def __init__(self, every: int, writers: Sequence[Writer] = ()) -> None:
+    def __init__(self, every: int, writers: Sequence[Writer], show: Callable[..., None]) -> None:
         self._every = every
         self._writers = writers
+        self._show = show
 
-    def on_start(self, run: Run, position: Position) -> None:
-        path = run.folder / METRICS_FILE
-        window = run.hook_states.get(type(self).__name__)
-        resumed = run.config.settings.checkpoints
-        earlier = (
-            _lines_until(path, position.global_step, window["steps"] if window else 0) if resumed else []
-        )
+    def on_start(self, run: Run, training: Training) -> None:
+        path = run.context.folder / METRICS_FILE
+        window = training.hook_states.get(type(self).__name__)
+        earlier = []
+        if run.context.config.settings.checkpoints:
+            earlier = _lines_until(path, training.start.global_step, window["steps"] if window else 0)
         self._before = earlier[-1]["time"] if earlier else 0.0  # seconds of training before this process
         indicator = run.metric.main_indicator
         self._scalars = LineScalars(indicator)
         for writer in self._writers:  # before the file changes: a writer may fail
-            writer.open(run.folder, run.config)
+            writer.open(run.context.folder, run.context.config)
         now = time.time()
         for line in earlier:
             self._pass_on(line, now - self._before + line["time"])
-        best = run.best.get(indicator)
+        best = training.best.get(indicator)
         if best is not None and not math.isnan(float(best)):
             self._scalars.best = max(float(best), self._scalars.best or 0.0)
         write_text(path, "".join(json.dumps(line) + "\n" for line in earlier))
@@ -137,7 +136,10 @@ class MetricsLog(Hook):
     def on_step(self, step: StepDone) -> None:
         self._window.add(step)
         if self._window.steps >= self._every:
-            self._write("train", step.position, self._window.close()[0])
+            means, seconds = self._window.means()
+            self._window = Window()
+            self._write("train", step.position, means)
+            self._show(step.position, means, seconds)
 
     def on_eval(self, result: EvalDone) -> None:
         self._window.leave_out_pause()
@@ -150,7 +152,7 @@ class MetricsLog(Hook):
             ends.callback(self._file.close)
             # The mean of a few steps would be a spike in the curves.
             if 2 * self._window.steps >= self._every:
-                self._write("train", outcome.position, self._window.close()[0])
+                self._write("train", outcome.position, self._window.means()[0])
 
     def _write(self, kind: str, position: Position, values: Mapping[str, Any]) -> None:
         elapsed = round(self._before + time.perf_counter() - self._began, 2)
@@ -187,28 +189,20 @@ def _lines_until(path: Path, step: int, unwritten: int) -> list[dict[str, Any]]:
 class ProgressBar(Hook):
     """Show epoch, step, parts of the loss, learning rate, images per second and time left (a hook of process 0).
 
-    On a terminal there is a bar too.
-
-    Args:
-        every: steps between two lines.
+    On a terminal there is a bar too. :class:`MetricsLog` calls :meth:`show` at the end of each window.
     """
 
-    def __init__(self, every: int) -> None:
-        self._every = every
-        self._seconds = 0.0  # seconds of one step, smoothed; the time left is computed from it
+    _seconds = 0.0  # seconds of one step, smoothed; the time left is computed from it
 
-    def on_start(self, run: Run, position: Position) -> None:
+    def on_start(self, run: Run, training: Training) -> None:
         self._indicator = run.metric.main_indicator
-        self._best = float(run.best.get(self._indicator, 0.0))
-        self._window = Window()
-        total = position.total_steps
-        done = position.global_step
+        self._best = float(training.best.get(self._indicator, 0.0))
         if note := space_note(run.metric):
             LOG.info("acc of the evaluations: %s", note)
         # disable=None shows the bar only if standard error is a terminal.
         self._bar = tqdm(
-            total=total,
-            initial=done,
+            total=training.start.total_steps,
+            initial=training.start.global_step,
             # Without steps per second, since the text has images per second.
             bar_format="{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]",
             dynamic_ncols=True,
@@ -216,12 +210,10 @@ class ProgressBar(Hook):
         )
 
     def on_step(self, step: StepDone) -> None:
-        self._window.add(step)
         self._bar.update(1)
-        if self._window.steps < self._every:
-            return
-        means, seconds = self._window.close()
-        position = step.position
+
+    def show(self, position: Position, means: Mapping[str, Any], seconds: float) -> None:
+        """Show the means of a window that ends at ``position``; a step takes so many ``seconds``."""
         self._seconds = 0.7 * self._seconds + 0.3 * seconds if self._seconds else seconds
         epoch = f"epoch {position.current_epoch}/{position.epochs}"
         loss, parts = _format_losses(means)
@@ -246,7 +238,6 @@ class ProgressBar(Hook):
         self._best = value if is_better else self._best
         when = f"step {result.position.global_step}{' (the start weights)' if result.is_start else ''}"
         LOG.info("eval at %s: %s%s", when, numbers, mark)
-        self._window.leave_out_pause()
 
     def on_end(self, outcome: Outcome) -> None:
         self._bar.close()

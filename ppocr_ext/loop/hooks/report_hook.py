@@ -13,7 +13,7 @@ import numpy as np
 import paddle
 
 from ppocr_ext.io.atomic import write_text
-from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position
+from ppocr_ext.loop.events import EvalDone, Hook, Outcome
 from ppocr_ext.loop.step import MetricProxy
 from ppocr_ext.losses.base_loss import required_outputs
 from ppocr_ext.messages import LOG, command_line
@@ -22,7 +22,7 @@ from ppocr_ext.modeling.head_request import HeadRequest
 from ppocr_ext.recognition.ctc_text import read_sequence
 from ppocr_ext.report.page_samples import SAMPLES_FILE, SampleSelection, normalised_png
 from ppocr_ext.report.run_page import REPORT_FILE, write_report
-from ppocr_ext.run.run import Run
+from ppocr_ext.run.run import Run, Training
 
 _GREEDY = HeadRequest(frozenset({"gtc"}), decode=True, as_dict=False)
 
@@ -31,13 +31,14 @@ class NrtrReader:
     """Read images by greedy decoding with the NRTR branch of the evaluated sub-model.
 
     Args:
-        run: a training run.
+        run: the run.
+        training: its training.
 
     Attributes:
         exists: True if this sub-model has an NRTR branch, and the loss trains it.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, training: Training) -> None:
         network = run.network
         name = None
         if isinstance(network, DistillationModel):
@@ -45,8 +46,9 @@ class NrtrReader:
             network = network.models.get(str(name))
         head = getattr(network, "head", None)
         has_branch = isinstance(network, BaseModel) and "gtc" in getattr(head, "branches", ())
-        self.exists = has_branch and (name, "gtc") in (required_outputs(run.loss) or ())
+        self.exists = has_branch and (name, "gtc") in (required_outputs(training.loss) or ())
         self._run = run
+        self._amp = training.amp
         self._network = network
 
     def read(self, images: Sequence[np.ndarray]) -> list[str]:
@@ -59,7 +61,7 @@ class NrtrReader:
             return [text for image in images for text in self.read([image])]
         width = max(image.shape[2] for image in images)
         padded = [np.pad(image, ((0, 0), (0, 0), (0, width - image.shape[2]))) for image in images]
-        amp = self._run.amp
+        amp = self._amp
         model = self._run.model
         was_training = model.training
         model.eval()
@@ -84,7 +86,7 @@ class NrtrReader:
                 model.train()
         ids = output["head_out"] if isinstance(output, dict) else output
         sequences = zip(ids[0].numpy(), ids[1].numpy(), strict=True)
-        return [read_sequence(*each, self._run.charset).text for each in sequences]
+        return [read_sequence(*each, self._run.context.charset).text for each in sequences]
 
 
 # An entry of samples.json, and the image as the model got it: float [channels, height, width].
@@ -114,9 +116,9 @@ class ReportHook(Hook):
     the metric, so nothing is decoded twice. If the run trains an NRTR branch, its texts are added.
     """
 
-    def on_start(self, run: Run, position: Position) -> None:
-        self._folder = run.folder
-        self._nrtr = NrtrReader(run)
+    def on_start(self, run: Run, training: Training) -> None:
+        self._folder = run.context.folder
+        self._nrtr = NrtrReader(run, training)
         # Samples of the last evaluation that has ended, at `get_metric`.
         self._seen: Samples = SampleSelection()
         self._passing: Samples = SampleSelection()

@@ -13,7 +13,6 @@ from typing import Any
 import cv2
 import numpy as np
 import paddle
-import paddle.distributed as dist
 
 from ppocr_ext import __version__
 from ppocr_ext.checkpoint.weights import count_parameters
@@ -21,13 +20,14 @@ from ppocr_ext.config import Config
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.io.resources import file_digest
 from ppocr_ext.limits import read_json_object
-from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position
+from ppocr_ext.loop.events import EvalDone, Hook, Outcome
 from ppocr_ext.messages import LOG
 from ppocr_ext.optim.optimizers import trained_parts
 from ppocr_ext.report.run_folder import RECORD_FILE, unevaluated
 from ppocr_ext.run.compiled_models import engine_names
-from ppocr_ext.run.data_check import preflight_json
-from ppocr_ext.run.run import Run
+from ppocr_ext.run.data_check import label_files_of, preflight_json
+from ppocr_ext.run.model_setup import Records
+from ppocr_ext.run.run import Run, Training
 
 
 def _now() -> str:
@@ -37,16 +37,17 @@ def _now() -> str:
 class RunRecord(Hook):
     """Write the configs and ``run.json`` at the start, and ``run.json`` again later (a hook of process 0)."""
 
-    def on_start(self, run: Run, position: Position) -> None:
-        self._run = run
-        self._path = run.folder / RECORD_FILE
-        _write_configs(run)
+    def on_start(self, run: Run, training: Training) -> None:
+        self._data = run.data
+        context = run.context
+        self._path = context.folder / RECORD_FILE
+        _write_configs(run, training.official_weights)
         self._record: dict[str, Any] = {
             "status": "running",
             "started": _now(),
-            "resumed_from": run.config.settings.checkpoints,
-            "resumed_from_step": position.global_step,
-            "best": dict(run.best),
+            "resumed_from": context.config.settings.checkpoints,
+            "resumed_from_step": training.start.global_step,
+            "best": dict(training.best),
             "command": sys.argv,
             "versions": {
                 "ppocr_ext": __version__,
@@ -55,24 +56,32 @@ class RunRecord(Hook):
                 "opencv": cv2.__version__,
                 "python": platform.python_version(),
             },
-            "host": {"form": run.host.form, "root": str(run.host.root), "version": run.host.version},
-            "device": str(run.device),
-            "processes": dist.get_world_size(),
-            "seed": run.seed,
+            "host": {
+                "form": context.host.form,
+                "root": str(context.host.root),
+                "version": context.host.version,
+            },
+            "device": context.device,
+            "processes": context.team.size,
+            "seed": context.seed,
             "parameters": {
                 "all": count_parameters(run.network),
                 "trained": count_parameters(run.network, True),
             },
             "parts": [dataclasses.asdict(part) for part in trained_parts(run.network)],
             "dictionary": {
-                "path": str(run.charset.path) if run.charset.path else None,
-                "classes": run.charset.ctc_classes,
-                "digest": run.charset.digest,
+                "path": str(context.charset.path) if context.charset.path else None,
+                "classes": context.charset.ctc_classes,
+                "digest": context.charset.digest,
             },
-            "label_files": {str(path): file_digest(path) for path in run.label_files},
-            "frozen": run.frozen_digests,
+            "label_files": {
+                str(path): file_digest(path)
+                for mode in run.data.loaders
+                for path in label_files_of(context.config, mode)
+            },
+            "frozen": training.frozen_digests,
             "engines": engine_names(run.engines),
-            "official_weights": run.official_weights,
+            "official_weights": training.official_weights,
         }
         _write_json(self._path, self._record)
 
@@ -86,10 +95,9 @@ class RunRecord(Hook):
 
     def on_end(self, outcome: Outcome) -> None:
         position = outcome.position.completed()
-        failures = self._run.load_failures
-        never = (
-            "" if "Eval" not in self._run.loaders else unevaluated(outcome.evaluated, position.global_step)
-        )
+        failures = self._data.load_failures
+        evaluates = "Eval" in self._data.loaders
+        never = unevaluated(outcome.evaluated, position.global_step) if evaluates else ""
         self._record |= {
             "status": outcome.status,
             "reason": outcome.reason,
@@ -120,19 +128,22 @@ def record_loss(folder: Path, reason: str, step: int | None) -> None:
     _write_json(path, before | {"status": "failed", "reason": reason, "ended": _now(), "global_step": step})
 
 
-def _write_configs(run: Run) -> None:
-    config = run.config
+def _write_configs(run: Run, official_weights: Records) -> None:
+    context = run.context
+    config = context.config
     # A run from this config must not resume; run.json names the checkpoint that this run resumes from.
     if config.settings.checkpoints:
         config = config.with_values({"Global.checkpoints": None})
-    if run.official_weights:  # with a place of its own, since computed values are not read back
-        records = Config(run.official_weights, "the weights that were loaded")
+    if official_weights:  # with a place of its own, since computed values are not read back
+        records = Config(official_weights, "the weights that were loaded")
         config = config.with_values({"Global.official_weights": records})
     # Tell a user who edits a computed value why that has no effect.
     note = "\n# Computed again when this file is read; to set one of these by hand, take its path out.\ncomputed:"
-    write_text(run.folder / "config.yml", config.to_yaml().replace("\ncomputed:", note, 1))
-    _write_json(run.folder / "host_config.json", run.host_config)
-    _write_json(run.folder / "preflight.json", preflight_json(run.preflight, run.config_warnings))
+    write_text(context.folder / "config.yml", config.to_yaml().replace("\ncomputed:", note, 1))
+    _write_json(context.folder / "host_config.json", run.host_config)
+    _write_json(
+        context.folder / "preflight.json", preflight_json(run.data.preflight, context.config_warnings)
+    )
 
 
 def _write_json(path: Path, content: Any) -> None:

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from ppocr_ext.errors import ModelError
-from ppocr_ext.loop.events import Hook, Outcome, Position, StepDone
+from ppocr_ext.loop.events import Hook, Outcome, StepDone
 from ppocr_ext.messages import LOG
 from ppocr_ext.modeling.digests import state_digest
-from ppocr_ext.run.run import Run
+from ppocr_ext.run.freezing import frozen_models
+from ppocr_ext.run.run import Run, Training
 from ppocr_ext.teacher_cache.lookup import CachedTeacher
 
 
@@ -27,12 +28,12 @@ class TeacherCheck(Hook):
         ModelError: a frozen sub-model has changed.
     """
 
-    def on_start(self, run: Run, position: Position) -> None:
-        # Not `run.frozen_digests`, since mixed precision may have cast the weights after they were taken.
-        self.digests = {name: state_digest(run.sub_model(name)) for name in sorted(run.frozen)}
-        self._run = run
+    def on_start(self, run: Run, training: Training) -> None:
+        # Not `training.frozen_digests`, since mixed precision may have cast the weights after they were taken.
+        self._frozen = {name: getattr(run.network, name) for name in sorted(frozen_models(run.network))}
+        self.digests = {name: state_digest(model) for name, model in self._frozen.items()}
 
-    def on_epoch_end(self, position: Position) -> None:
+    def on_epoch_end(self) -> None:
         self._check()
 
     def on_end(self, outcome: Outcome) -> None:
@@ -41,8 +42,8 @@ class TeacherCheck(Hook):
             LOG.info("frozen and unchanged: %s", ", ".join(self.digests))
 
     def _check(self) -> None:
-        for name, before in self.digests.items():
-            if state_digest(self._run.sub_model(name)) != before:
+        for name, model in self._frozen.items():
+            if state_digest(model) != self.digests[name]:
                 raise ModelError(
                     f"{name} is frozen (freeze_params: true), but its state has changed during training. Fix: look for "
                     f"plugins and hooks that change the model.",
@@ -83,17 +84,19 @@ class WeightChange(Hook):
     may be low.
     """
 
-    def on_start(self, run: Run, position: Position) -> None:
-        self._run = run
+    def on_start(self, run: Run, training: Training) -> None:
+        self._options = run.context.config.at("Optimizer")
+        self._optimizer = training.optimizer
         self._trained = [each for each in run.network.parameters() if not each.stop_gradient]
         self._before: np.ndarray | None = None
         self._highest = 0.0
-        self._steps = STEPS if position.global_step else 0
-        if (accumulate := run.config.settings.accumulate) > position.steps_per_epoch:
+        start = training.start
+        self._steps = STEPS if start.global_step else 0
+        if (accumulate := run.context.config.settings.accumulate) > start.steps_per_epoch:
             LOG.warning(
                 "Global.accumulate: the optimizer steps once an epoch (found %d for %d batches). Fix: a lower number.",
                 accumulate,
-                position.steps_per_epoch,
+                start.steps_per_epoch,
             )
 
     def on_step(self, step: StepDone) -> None:
@@ -113,22 +116,21 @@ class WeightChange(Hook):
 
     def _weights(self) -> np.ndarray:
         """Return numbers of each trained tensor (or its master weight): float64 [tensors, numbers]."""
-        masters = getattr(self._run.optimizer, "_master_weights", None) or {}
+        masters = getattr(self._optimizer, "_master_weights", None) or {}
         firsts = [masters.get(each.name, each).flatten()[:_COMPARED] for each in self._trained]
         return np.array([np.resize(each.astype("float32").numpy(), _COMPARED) for each in firsts], float)
 
     def _check(self, change: float, norm: float) -> None:
         """Warn if the weights hardly change, or if clipping leaves so little that only decay changes them."""
-        options = self._run.config.at("Optimizer")
         causes = {
             "lr": self._highest < 1e-8,
             "lr_mult": max(each.optimize_attr["learning_rate"] for each in self._trained) * self._highest
             < 1e-8,
             **{
-                key: 0 < float(options.get(key) or 0) < 1e-6 * norm
+                key: 0 < float(self._options.get(key) or 0) < 1e-6 * norm
                 for key in ("clip_norm", "clip_norm_global")
             },
-            "epsilon": float(options.get("epsilon") or 0) > 1,
+            "epsilon": float(self._options.get("epsilon") or 0) > 1,
         }
         cause = next((f"Optimizer.{key}" for key, is_cause in causes.items() if is_cause), "")
         if change < LIMIT or "clip" in cause:

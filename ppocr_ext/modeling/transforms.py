@@ -271,11 +271,16 @@ class STN_ON(nn.Layer):  # noqa: N801 - PaddleOCR's name
         rows, columns = (paddle.linspace(0.0, 1.0, edge, dtype="float64") for edge in tps_outputsize)
         spline = ThinPlateSpline(border_points(num_control_points, x, y))
         self._weights = spline.weights(rows, columns)[:, :-3]  # the points of the slope are zeros
-        self._found_in, self._size = list(tps_inputsize), list(tps_outputsize)
+        self._size = list(tps_outputsize)
+        small = paddle.meshgrid(
+            *(paddle.linspace(-1.0, 1.0, edge, dtype="float64") for edge in tps_inputsize)
+        )
+        self._small = paddle.stack(small[::-1], axis=-1).unsqueeze(0).astype("float32")
         self.out_channels = in_channels
 
     def forward(self, images: Tensor) -> Tensor:
         """Map images [B, in_channels, H, W] to straight ones, [B, in_channels, *tps_outputsize]."""
-        small = F.interpolate(images, self._found_in, mode="bilinear", align_corners=True)
+        # not F.interpolate: Paddle 3.3 cannot run its operator with oneDNN in an exported model
+        small = sample(images, self._small.expand([images.shape[0], -1, -1, -1]))
         places = places_of(self._weights, self.stn_head(small)).clip(0.0, 1.0)
         return sample(images, (2.0 * places - 1.0).reshape([-1, *self._size, 2]))

@@ -127,7 +127,7 @@ def loaded(name: str) -> tuple:
 
 def assert_equal_to(case, network, height: int) -> None:
     found = network(image(case, height, 320))
-    assert_near(found, case["arrays"]["train_ctc_320"])
+    assert_near(found, case["arrays"]["train_ctc_320"], 2e-4)
     cotangent = networks.array("cotangent_ctc", found.shape, case["seed"])
     (found * paddle.to_tensor(cotangent)).sum().backward()
     norms = {name: each.grad.norm() for name, each in network.named_parameters() if each.grad is not None}

@@ -64,4 +64,4 @@ def test_a_config_that_fails_is_named_and_the_next_one_follows(
     rows = (tmp_path / "out" / "results.md").read_text().splitlines()[2:]
     assert [row.split(" | ")[0] for row in rows] == ["| `wrong`", "| `right`"]
     assert "failed" in rows[0] and "train" in rows[0]
-    assert rows[1].endswith("| yes | ONNX Runtime, Paddle |")
+    assert rows[1].endswith("| yes | the run, ONNX Runtime, Paddle |")

@@ -75,8 +75,8 @@ def values_for(config: Config, args: argparse.Namespace) -> dict[str, Any]:
     return values
 
 
-def row_of(path: Path, here: Path, args: argparse.Namespace) -> list[str]:
-    """Train, evaluate, export and read with one config; return its row of the table.
+def fill(row: dict[str, str], path: Path, here: Path, args: argparse.Namespace) -> None:
+    """Train, evaluate, export and read with one config; fill in its row of the table on the way.
 
     Raises:
         PPOCRExtError: a command has failed.
@@ -84,25 +84,26 @@ def row_of(path: Path, here: Path, args: argparse.Namespace) -> list[str]:
     config = load([path])
     options = [f"{key}={json.dumps(each)}" for key, each in values_for(config, args).items()]
     seconds = run_command(here, "train", ["train", "-c", str(path.resolve()), "-o", *options, *args.opt])
-    run_command(here, "eval", ["eval", "run", "-o", "Global.checkpoints=run/latest"])
-    run_command(here, "export", ["export", "run", "--output", "model", "-o", "Global.checkpoints=run/latest"])
+    steps = [json.loads(line) for line in (here / "run/metrics.jsonl").read_text().splitlines()]
+    losses = [step["loss"] for step in steps if step["kind"] == "train"]
+    record = json.loads((here / "run/run.json").read_text(encoding="utf-8"))
+    row["parameters"] = f"{record['parameters']['trained'] / 1e6:.2f} M"
+    row["seconds"], row["loss"] = f"{seconds:.0f}", f"{losses[0]:.3g} → {losses[-1]:.3g}"
+    latest = ["-o", "Global.checkpoints=run/latest"]
+    run_command(here, "eval", ["eval", "run", *latest])
     lines = str((args.out / "read.txt").resolve())
     reading = [lines, "--data-dir", str(args.data.resolve().parent), "--output"]
-    run_command(here, "read", ["predict", "run", *reading, "run.tsv", "-o", "Global.checkpoints=run/latest"])
+    run_command(here, "read", ["predict", "run", *reading, "run.tsv", *latest])
+    row["read by"] = "the run"
+    run_command(here, "export", ["export", "run", "--output", "model", *latest])
     for engine in ENGINES:
         run_command(here, engine, ["predict", "model", *reading, f"{engine}.tsv", "--engine", engine])
     run, *exported = (read_predictions(here / f"{name}.tsv") for name in ("run", *ENGINES))
     equal = [same(run, each) for each in exported]
-    steps = [json.loads(line) for line in (here / "run/metrics.jsonl").read_text().splitlines()]
-    losses = [step["loss"] for step in steps if step["kind"] == "train"]
-    record = json.loads((here / "run/run.json").read_text(encoding="utf-8"))
-    cells = [
-        f"{record['parameters']['trained'] / 1e6:.2f} M",
-        f"{seconds:.0f}",
-        f"{losses[0]:.3g} → {losses[-1]:.3g}",
-    ]
-    readers = [name for name, right in zip(ENGINES.values(), equal, strict=True) if right]
-    return [*cells, "yes" if all(equal) else "no", ", ".join(readers)]
+    row["export equals run"] = "yes" if all(equal) else "no"
+    row["read by"] = ", ".join(
+        ["the run", *(name for name, right in zip(ENGINES.values(), equal, strict=True) if right)]
+    )
 
 
 def same(run: list[Prediction], exported: list[Prediction]) -> bool:
@@ -117,20 +118,19 @@ def run_experiment(args: argparse.Namespace) -> str:
     """Go through all configs, one after another, and return the table as Markdown."""
     args.out.mkdir(parents=True, exist_ok=True)
     write_lists(args)
-    rows = []
+    rows: list[dict[str, str]] = []
     for number, path in enumerate(args.configs):
+        rows.append({**dict.fromkeys(HEAD, ""), "config": f"`{path.stem}`"})
         try:
-            cells = row_of(path, args.out.resolve() / f"{number:02d}_{path.stem}", args)
+            fill(rows[-1], path, args.out.resolve() / f"{number:02d}_{path.stem}", args)
         except PPOCRExtError as error:
             print(f"{path}: {error}", file=sys.stderr)
-            cells = ["", "", "", "no", f"failed: {str(error).splitlines()[0]:.80}"]
-        rows.append([f"`{path.stem}`", *cells])
-        write_text(args.out / "results.md", markdown(HEAD, rows) + "\n")
-    if failed := sum("failed" in row[-1] for row in rows):
-        raise RunFailedError(
-            f"{failed} of {len(rows)} configs failed:\n{markdown(HEAD, rows)}", code="run_failed"
-        )
-    return markdown(HEAD, rows)
+            rows[-1]["export equals run"] = f"failed: {str(error).splitlines()[0]:.80}"
+        table = markdown(HEAD, [list(row.values()) for row in rows])
+        write_text(args.out / "results.md", table + "\n")
+    if failed := sum("failed" in row["export equals run"] for row in rows):
+        raise RunFailedError(f"{failed} of {len(rows)} configs failed:\n{table}", code="run_failed")
+    return table
 
 
 def main() -> int:

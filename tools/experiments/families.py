@@ -27,7 +27,7 @@ from ppocr_ext.errors import PPOCRExtError  # noqa: E402
 from ppocr_ext.evaluation.predictions import Prediction, read_predictions  # noqa: E402
 from ppocr_ext.io.atomic import write_text  # noqa: E402
 
-HEAD = ["config", "parameters", "seconds", "loss", "export equals run", "read by"]
+HEAD = ["config", "parameters", "steps", "seconds", "loss", "export equals run", "read by"]
 READ = 32  # lines that are evaluated and read
 ENGINES = {"onnx": "ONNX Runtime", "paddle": "Paddle"}
 
@@ -88,6 +88,7 @@ def fill(row: dict[str, str], path: Path, here: Path, args: argparse.Namespace) 
     losses = [step["loss"] for step in steps if step["kind"] == "train"]
     record = json.loads((here / "run/run.json").read_text(encoding="utf-8"))
     row["parameters"] = f"{record['parameters']['trained'] / 1e6:.2f} M"
+    row["steps"] = str(record["global_step"])
     row["seconds"], row["loss"] = f"{seconds:.0f}", f"{losses[0]:.3g} → {losses[-1]:.3g}"
     latest = ["-o", "Global.checkpoints=run/latest"]
     run_command(here, "eval", ["eval", "run", *latest])
@@ -125,7 +126,8 @@ def run_experiment(args: argparse.Namespace) -> str:
             fill(rows[-1], path, args.out.resolve() / f"{number:02d}_{path.stem}", args)
         except PPOCRExtError as error:
             print(f"{path}: {error}", file=sys.stderr)
-            rows[-1]["export equals run"] = f"failed: {str(error).splitlines()[0]:.80}"
+            command = str(error).partition(" of: ")[2].split()[:1]  # as `run_command` names it
+            rows[-1]["export equals run"] = f"failed: {' '.join(command) or error.code}"
         table = markdown(HEAD, [list(row.values()) for row in rows])
         write_text(args.out / "results.md", table + "\n")
     if failed := sum("failed" in row["export equals run"] for row in rows):

@@ -18,6 +18,7 @@ import paddle.nn.functional as F
 from paddle import nn
 
 FOLDER = Path(__file__).parent / "fixtures" / "networks"
+FIRST_POINTS = ("loc_net.fc2.bias", "stn_fc2.bias")
 LSTM_CELL = re.compile(r"\.(\d+)\.cell(_fw|_bw)?\.(weight|bias)_(ih|hh)$")
 
 
@@ -37,12 +38,12 @@ def read_case(name: str) -> dict[str, Any]:
 
 
 def load_weights(layer: nn.Layer, case: dict[str, Any]) -> None:
-    """Give every entry of the state_dict its value (sinusoids and the first points of TPS keep theirs)."""
+    """Give every entry of the state_dict its value (sinusoids and the first points of a transform keep theirs)."""
     state = layer.state_dict()
     drawn = {
         name: value(case, name, each.shape)
         for name, each in state.items()
-        if not name.endswith((".pe", "loc_net.fc2.bias"))
+        if not name.endswith((".pe", *FIRST_POINTS))
     }
     missing, unexpected = layer.set_state_dict({**state, **drawn})
     assert not missing and not unexpected
@@ -60,7 +61,7 @@ def value(case: dict[str, Any], name: str, shape: list[int]) -> np.ndarray:
         noise = 0.1 * noise
     elif noise.ndim == 1:  # the scale of a norm layer or of a learnable affine
         noise = 1.0 + 0.1 * noise
-    elif name.endswith(("pos_embed", "loc_net.fc2.weight")):
+    elif name.endswith(("pos_embed", "loc_net.fc2.weight", "stn_fc2.weight")):
         noise = 0.02 * noise
     elif noise.ndim >= 3:  # a convolution: [out, in / groups, kernel…]
         gain = case["gain"] if in_backbone else case["head_gain"]
@@ -113,6 +114,7 @@ def train_without_noise(layer: nn.Layer) -> None:
                 "proj_drop",
                 "dropout",
                 "pos_drop",
+                "drop_prob",
             ) and isinstance(number, float):
                 setattr(each, name, 0.0)
 
@@ -120,7 +122,7 @@ def train_without_noise(layer: nn.Layer) -> None:
 def assert_near(found: Any, reference: np.ndarray, least: float = 1e-4) -> None:
     """Compare with the tolerance of the cases: 1e-5 of the largest value, or `least` if it is more.
 
-    `least` is 2e-3 for TPS, since PaddleOCR's grid has an error of 2e-5 (tests/modeling/test_transforms.py).
+    `least` is 2e-3 for TPS and STN_ON, since PaddleOCR's grid has an error of 2e-5 (tests/modeling/test_transforms.py).
     """
     found = np.asarray(found)
     assert found.shape == reference.shape

@@ -268,7 +268,7 @@ IGNORED_KEYS = frozenset(
 # Parts whose constructors in PaddleOCR have no `**kwargs`, with the keys that they accept besides ours. They
 # refuse all other keys, so such a config does not train there.
 CLOSED_PARTS: dict[str, frozenset[str]] = {
-    **dict.fromkeys(("MTB", "RepSVTR", "Transformer", "ViTParseQ"), frozenset[str]()),
+    **dict.fromkeys(("MTB", "RepSVTR", "STN_ON", "TPS", "Transformer", "ViTParseQ"), frozenset[str]()),
     "PPHGNet_small": frozenset({"pretrained", "use_ssld", "det", "out_indices"}),
     "ResNet31": frozenset({"out_indices", "init_type", "last_stage_pool"}),
 }

@@ -118,6 +118,10 @@ def check_files(check: ConfigCheck) -> None:
                 _check_label_files(check, section, absent)
     if check.role == "train":
         _check_folder(check, ("Train", "teacher_cache"), absent)
+        out = check.at("Global", "save_model_dir")
+        if isinstance(out, str) and (hint := path_hint(out)):
+            text = f"a folder of the name {out!r} will be made, as PaddleOCR does.{hint}"
+            check.warning(("Global", "save_model_dir"), "literal_path", text)
     for path, name in weights_to_load(check.config, check.role):
         if isinstance(name, str):
             _check_weights(check, path, name)

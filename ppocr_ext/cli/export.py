@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--width",
         type=_width,
         metavar="dynamic|N",
-        help="widths that the graph takes: all, or only N pixels (default: dynamic)",
+        help="widths that the graph takes: all that the network takes, or only N pixels (default: dynamic)",
     )
     add("--model-name", metavar="NAME", help="name for PaddleOCR 3.x (default: by the backbone)")
     add("--data", type=Path, metavar="LIST", help="label file on which the width policies are compared")

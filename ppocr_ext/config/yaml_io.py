@@ -12,7 +12,7 @@ from ppocr_ext.config.node import COMPUTED, Key, Mark, Node, Place, PlaceKind, p
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.io.resources import shown_path
 from ppocr_ext.limits import MAX_CONFIG_BYTES, MAX_CONFIG_VALUES, read_at_most
-from ppocr_ext.messages import printable
+from ppocr_ext.messages import LOG, printable
 
 _MAX_NUMBERS = {"tag:yaml.org,2002:int": 19, "tag:yaml.org,2002:float": 100}  # characters; 2**63 - 1 has 19
 _WIDEST = 72  # columns; comments behind longer lines are not aligned
@@ -129,7 +129,7 @@ def read_file(path: Path) -> Node:
 
     Raises:
         ConfigError: the file is missing, is no regular file, too large, not UTF-8, empty, not YAML or not a mapping,
-            or has a key twice in a mapping, or a tag of a Python object. The message starts with ``file:line``.
+            or has a tag of a Python object. The message starts with ``file:line``.
     """
     shown = shown_path(path)
     try:
@@ -271,16 +271,15 @@ class _Reader:
             if not isinstance(key_node, yaml.ScalarNode):
                 raise _invalid(place, "a key must be a plain word or number, not a list or a mapping")
             key = "<<" if is_merge else self._scalar(key_node, place)
-            if key in lines:
-                help_ = "write `<<: [*a, *b]`" if is_merge else "keep one of them"
-                raise ConfigError(
-                    f"{place.text}: the key {key!r} occurs twice in one mapping, first on "
-                    f"line {lines[key]}. Fix: {help_}.",
-                    code="duplicate_key",
+            if key in lines and not is_merge:
+                LOG.warning(
+                    "%s: the key %r occurs twice in one mapping, first on line %s. This one counts, as in PaddleOCR. "
+                    "Fix: keep one of them.",
+                    *(place.text, key, lines[key]),
                 )
             lines[key] = key_node.start_mark.line + 1
             if is_merge:
-                merged = self._merged(item)
+                merged = {**self._merged(item), **merged}  # the first of several wins, as in a list
             else:
                 own[key] = item
         return {**merged, **own}

@@ -37,7 +37,7 @@ from ppocr_ext.inference.formats import (
     POLICY,
     Format,
 )
-from ppocr_ext.inference.graph import write_reader
+from ppocr_ext.inference.graph import only_width, write_reader
 from ppocr_ext.inference.runners import NetworkEngine
 from ppocr_ext.io.atomic import atomic_folder, write_text
 from ppocr_ext.messages import LOG
@@ -122,7 +122,7 @@ def export_recogniser(
         trained: the recogniser.
         output: the folder.
         format: a name in ``FORMATS``, or ``"both"`` for all of them.
-        width: the only width that the graph takes, pixels; None for every width.
+        width: the only width that the graph takes, pixels; None for all that the network takes.
         model_name: the name for PaddleOCR's 3.x client; None to use :func:`ppocr_ext.export.clients.choose_name`.
         force: accept a folder that is not empty.
         data: a label file for the accuracy of each width policy, if any.
@@ -132,7 +132,9 @@ def export_recogniser(
         PPOCRExtError: a file cannot be written, or computes other numbers than the network. Then the folder does not
             change.
     """
-    policy = policy_of_width(WidthPolicy.from_config(trained.config), width)
+    policy = WidthPolicy.from_config(trained.config)
+    width = only_width(trained.network, policy.image_shape) if width is None else width
+    policy = policy_of_width(policy, width)
     charset = trained.charset
     name = choose_name(config, trained.sub_model, charset, model_name)
     chosen = [form for key, form in FORMATS.items() if format in (key, BOTH)]
@@ -195,7 +197,7 @@ def policy_of_width(policy: WidthPolicy, width: int | None) -> WidthPolicy:
     if policy.kind == "squash":
         return policy
     LOG.warning(
-        "--width %d: the graph fails on other widths, and longer images are squeezed. The client of PaddleOCR 3.x "
+        "width %d: the graph fails on other widths, and longer images are squeezed. The client of PaddleOCR 3.x "
         "widens its input, so it cannot read long images with this model.",
         width,
     )

@@ -21,7 +21,7 @@ from ppocr_ext.config.global_keys import PADDLE
 from ppocr_ext.errors import ModelError
 from ppocr_ext.inference.comparison import distance, text_inputs
 from ppocr_ext.inference.runners import GRAPH, STEM, captured
-from ppocr_ext.messages import error_text
+from ppocr_ext.messages import LOG, error_text
 from ppocr_ext.modeling import BaseModel
 from ppocr_ext.modeling.backbones.conv_parts import reparameterized
 from ppocr_ext.modeling.features import FeatureTap
@@ -205,6 +205,24 @@ class Reader(NamedTuple):
     parameters: int
 
 
+@paddle.no_grad()
+def only_width(network: nn.Layer, image_shape: tuple[int, int, int]) -> int | None:
+    """Return the width of ``image_shape`` if the network takes no other one; None if it takes every width.
+
+    Args:
+        network: as for :func:`write_reader`; it is left in eval mode.
+        image_shape: [channels, height, width] of the images in evaluation.
+    """
+    channels, height, width = image_shape
+    network.eval()
+    try:
+        network(paddle.to_tensor(text_inputs((1, channels, height, 2 * width))), None, EVAL)
+    except Exception as error:
+        LOG.info("The network takes only images of width %d (%s).", width, error_text(error))
+        return width
+    return None
+
+
 def write_reader(
     network: nn.Layer, folder: Path, image_shape: tuple[int, int, int], width: int | None = None
 ) -> Reader:
@@ -220,14 +238,12 @@ def write_reader(
         width: the only width that the graph takes; None for every width.
 
     Raises:
-        ModelError: the network returns no CTC probabilities, takes only one width, or Paddle cannot compile it.
+        ModelError: the network returns no CTC probabilities, or Paddle cannot compile it.
     """
     reader = inference_copy(network, EVAL)
     reader.return_all_feats = False
     channels, height, usual = image_shape
-    classes = 0
-    for each in (usual, 2 * usual) if width is None else (width,):
-        classes = _check_output(reader, (1, channels, height, each), usual)
+    classes = _check_output(reader, (1, channels, height, width or usual))
     write_graph(reader, EVAL, (channels, height, width), folder)
     # Counted in the file, since a network may have layers that only the training uses.
     weights = paddle.jit.load(str(folder / STEM)).state_dict().values()
@@ -235,24 +251,14 @@ def write_reader(
 
 
 @paddle.no_grad()
-def _check_output(reader: nn.Layer, shape: tuple[int, ...], usual: int) -> int:
+def _check_output(reader: nn.Layer, shape: tuple[int, ...]) -> int:
     """Read drawn text, and return the number of classes of the recogniser.
 
     Raises:
-        ModelError: it does not return the softmax of its logits, the logits are not finite, or it takes only images of
-            the width ``usual``.
+        ModelError: it does not return the softmax of its logits, or the logits are not finite.
     """
-    try:
-        with FeatureTap(reader) as tap:
-            output = reader(paddle.to_tensor(text_inputs(shape)), None, EVAL)
-    except Exception as error:
-        if shape[3] == usual:
-            raise
-        raise ModelError(
-            f"The network takes only images of width {usual} ({error_text(error)}). Fix: export it with "
-            f"--width {usual}.",
-            code="fixed_width",
-        ) from error
+    with FeatureTap(reader) as tap:
+        output = reader(paddle.to_tensor(text_inputs(shape)), None, EVAL)
     if not bool(paddle.isfinite(tap.logits).all()):
         raise ModelError(
             "The network returns numbers that are not finite, so its weights are damaged. Fix: export another "

@@ -299,6 +299,8 @@ class Losses:
                 where = batch.keys_path if isinstance(error, DataError) else path
                 what = "it fails on the outputs of the networks: "
                 self._step.findings.raised(where, "loss", error, what)
+        if self._of_multi_head and not isinstance(predictions, dict):
+            raise StageFailed  # with a MultiLoss, PaddleOCR's loop reads the text from the output `ctc`
         return {"loss": SimpleNamespace(shape=[1], numpy=lambda: np.zeros(1), backward=nothing)}
 
     def _report_label(self, batch: DryBatch, name: str, options: Mapping[str, Any]) -> bool:

@@ -61,6 +61,10 @@ def test_a_path_of_another_system_or_shell_is_answered_with_the_right_form(
         issue = only(check(one.with_values({key: written})))
         assert issue.path == key and issue.code in ("missing_file", "missing_folder")
         assert (f"'{right}'" in issue.message) is (right is not None)
+    # of a folder that is written, the name is taken as it stands
+    found = check(one.with_values({"Global.save_model_dir": written}))
+    expected = [] if right is None else [("warning", "literal_path", "Global.save_model_dir")]
+    assert facts(found) == expected and all(f"'{right}'" in issue.message for issue in found)
 
 
 def test_files_that_the_dataset_does_not_read_are_not_checked(one: Config, check: Check) -> None:

@@ -95,7 +95,7 @@ def test_a_transform_that_the_host_lacks_is_named(one: Config, check: Check) -> 
     [
         ("Architecture.Head.name", "SATRNHead"),
         ("Loss.name", "AsterLoss"),
-        ("Architecture.Transform", {"name": "STN_ON"}),
+        ("Architecture.Transform", {"name": "GA_SPIN"}),
         ("Architecture.Neck", {"name": "SequenceEncoder", "encoder_type": "cascadernn"}),
     ],
 )

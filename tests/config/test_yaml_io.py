@@ -52,6 +52,7 @@ def test_anchors_and_merge_keys(read):
     other: &other {b: 20, e: 5}
     one: {<<: *base, b: 4}
     two: {<<: [*base, *other], f: *length}
+    three: {<<: *base, <<: *other}
     """
     config = read(text)
     assert config["one"] == {"a": 1, "b": 4, "c": {"d": 3}}
@@ -60,11 +61,22 @@ def test_anchors_and_merge_keys(read):
 
 
 @pytest.mark.parametrize(
+    ("text", "line", "first"),
+    [
+        ("a: 1\nb: 2\na: 3\n", 3, 1),
+        ("a:\n  - b: 1\n    c: 3\n    b: {d: 2}\n", 4, 2),
+    ],
+)
+def test_of_a_key_that_occurs_twice_the_last_counts_with_a_warning(read, caplog, text, line, first):
+    """PaddleOCR reads it so; a Backbone without options may stand above the one that is meant."""
+    assert read(text) == yaml.safe_load(text)
+    (warning,) = caplog.messages
+    assert f".yml:{line}: " in warning and f"line {first}." in warning
+
+
+@pytest.mark.parametrize(
     ("text", "code", "line", "fact"),
     [
-        ("a: 1\nb: 2\na: 3\n", "duplicate_key", 3, "line 1"),
-        ("a:\n  - b: 1\n    b: 2\n", "duplicate_key", 3, "'b'"),
-        ("x: &x {a: 1}\ny:\n  <<: *x\n  <<: *x\n", "duplicate_key", 4, "`<<: [*a, *b]`"),
         ("a: 1\n  b: 2\n", "invalid_yaml", 2, ""),
         ("a: 1\n\tb: 2\n", "invalid_yaml", 2, ""),
         ("a: 1\nb 2\nc: 3\n", "invalid_yaml", 2, "colon"),

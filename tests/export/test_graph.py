@@ -19,11 +19,11 @@ from tiny_runs import TINY
 
 from ppocr_ext.errors import MissingPackageError, ModelError, PPOCRExtError
 from ppocr_ext.export import exporter
-from ppocr_ext.export.exporter import compare_files, onnx_metadata
+from ppocr_ext.export.exporter import compare_files, export_recogniser, onnx_metadata
 from ppocr_ext.export.verify import Picture
 from ppocr_ext.inference import runners
 from ppocr_ext.inference.formats import FORMATS, ExportedEngine, write_onnx
-from ppocr_ext.inference.graph import write_reader
+from ppocr_ext.inference.graph import only_width, write_reader
 from ppocr_ext.inference.runners import NetworkEngine
 from ppocr_ext.modeling import build_model
 from ppocr_ext.recognition.images import WidthPolicy
@@ -80,13 +80,13 @@ class FixedBackbone(paddle.nn.Layer):
         return self.inner(x) + paddle.zeros([1, 24, 1, 24])
 
 
-def test_a_network_of_one_width_asks_for_it_and_its_graph_takes_no_other(tmp_path):
+def test_a_network_of_one_width_is_known_and_its_graph_takes_no_other(tmp_path):
     network = recogniser_of(tmp_path).network
+    assert only_width(network, (3, SHAPE[1], 192)) is None
     network.backbone = FixedBackbone(network.backbone)
     # as many frames as channels: with `squeeze` in the neck, oneDNN would mix them up
     shape = (3, SHAPE[1], 192)
-    with raises_code(ModelError, "fixed_width", "--width 192"):
-        write_reader(network, tmp_path, shape)
+    assert only_width(network, shape) == 192
     assert write_reader(network, tmp_path, shape, 192).classes == len(network.head.fc.bias)
     pytest.importorskip("paddle2onnx")
     write_onnx(tmp_path, {})
@@ -95,6 +95,14 @@ def test_a_network_of_one_width_asks_for_it_and_its_graph_takes_no_other(tmp_pat
     batch = images(2, 192)
     expected = softmax_of_logits(network, batch)
     np.testing.assert_allclose(ExportedEngine("paddle", tmp_path).probabilities(batch), expected, atol=1e-5)
+
+
+def test_a_network_of_one_width_is_exported_for_it_without_being_asked(tmp_path):
+    pytest.importorskip("paddle2onnx")
+    trained = recogniser_of(tmp_path, {"image_shape": [3, SHAPE[1], 192]})
+    trained.network.backbone = FixedBackbone(trained.network.backbone)
+    made = export_recogniser(trained.config, trained, tmp_path / "model").description
+    assert (made.width, made.policy.kind, made.policy.image_shape[2]) == (192, "pad", 192)
 
 
 class SoftmaxTwice(paddle.nn.Layer):

@@ -36,6 +36,16 @@ def content(folder: Path) -> dict[str, Any]:
     }
 
 
+STN = {
+    "name": "STN_ON",
+    "tps_inputsize": [32, 64],
+    "tps_outputsize": [32, 128],
+    "num_control_points": 8,
+    "tps_margins": [0.05, 0.05],
+    "stn_activation": "none",
+}
+
+
 @pytest.mark.e2e
 @pytest.mark.parametrize(("kind", "stop"), [("student", 5), ("distill", 2)])
 def test_a_resumed_run_is_bit_identical_to_the_unbroken_one(tiny, tmp_path, monkeypatch, kind, stop):
@@ -55,8 +65,10 @@ def test_a_resumed_run_is_bit_identical_to_the_unbroken_one(tiny, tmp_path, monk
             "Loss.loss_config_list": [*losses, *([{"CenterLoss": center}] if kind == "student" else [])],
         }
         tps = {"name": "TPS", "num_fiducial": 8, "loc_lr": 0.1, "model_name": "small"}
-        models = ("Teacher", "Student") if kind == "distill" else ()
-        drawing |= {f"Architecture.Models.{model}.Transform": tps for model in models}
+        if kind == "student":
+            drawing["Architecture.Transform"] = STN
+        else:
+            drawing |= {f"Architecture.Models.{model}.Transform": tps for model in ("Teacher", "Student")}
         return tiny(kind, **drawing, **values)
 
     train(config("whole"))

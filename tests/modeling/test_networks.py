@@ -22,6 +22,7 @@ DEPLOYED = [name for name in cases("backbone") if "reparameterised_layers" in re
 QUICK = (
     "model_nrtr_reduced",
     "model_starnet_tps",
+    "model_svtr_stn",
     "model_v2_mobile",
     "model_v4_svtr_reduced",
     "model_v4_v5_mobile_reduced",

@@ -244,6 +244,12 @@ WRONG: dict[str, tuple[str, Change, Found]] = {
     "a loss of a branch that is not there": (
         "one", without("Architecture.Head.head_list"), {("missing_output", f"{LISTED}.NRTRLoss")},
     ),
+    "losses of branches with one head, whose text the loop would read too": (
+        "one", lambda config: ctc_head(config).with_values(
+            {"Loss": config.at("Loss").thaw(), "Global.cal_metric_during_train": True}
+        ),
+        {("missing_output", f"{LISTED}.{name}") for name in ("CTCLoss", "NRTRLoss")},
+    ),
     "a decoder of sub-models": (
         "one", given({"PostProcess.name": "DistillationCTCLabelDecode"}), {("decoder_failed", "PostProcess.name")},
     ),

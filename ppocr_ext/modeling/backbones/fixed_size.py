@@ -35,7 +35,7 @@ def require_size(images: Tensor, size: Size, owner: str) -> None:
     if tuple(images.shape[2:]) != size:
         raise ModelError(
             f"{owner} reads only images of {size[0]}x{size[1]} (found {images.shape[2]}x{images.shape[3]}). Fix: set "
-            f"Architecture.Backbone.img_size and RecResizeImg.image_shape to the same size.",
+            f"Backbone.img_size to the size of RecResizeImg.image_shape, or of STN_ON.tps_outputsize.",
             code="image_size",
         )
 

@@ -16,14 +16,14 @@ from ppocr_ext import errors
 MODULES = house.modules()
 # A change that needs more raises them in its own commit, and says what for.
 MOST = {
-    "working statements": 25_046,
-    "all statements": 31_761,
-    "tokens": 354_947,
+    "working statements": 25_148,
+    "all statements": 31_903,
+    "tokens": 357_045,
     "files": 271,
-    "lines of tests": 44_676,
-    "lines of tools": 6_559,
-    "words of English prose": 24_178,
-    "words of tables": 7_913,
+    "lines of tests": 45_104,
+    "lines of tools": 6_477,
+    "words of English prose": 24_372,
+    "words of tables": 8_084,
     "pages": 15,
 }
 ERRORS = {

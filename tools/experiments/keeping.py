@@ -27,8 +27,6 @@ ARMS: dict[str, tuple[list[str], bool]] = {
     "drawn": ([], False),  # its last weights are those of a run without Eval.general
     "lines": ([], True),
     "labels": (["Train.mix.0.labelled=true"], True),
-    "half": (["Train.mix.0.labelled=true", "Train.mix.0.share=0.5"], True),
-    "held": (["Global.freeze=[head.ctc_encoder.*norm.*, head.ctc_encoder.*.local_conv.1.*]"], False),
 }
 WEIGHTS = ("latest", "best_accuracy")
 _SMALL = ["Global.epoch_num=2", "Optimizer.lr.warmup_epoch=0.1"]

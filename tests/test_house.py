@@ -21,9 +21,9 @@ MOST = {
     "tokens": 357_045,
     "files": 271,
     "lines of tests": 45_104,
-    "lines of tools": 6_477,
-    "words of English prose": 24_372,
-    "words of tables": 8_084,
+    "lines of tools": 6_475,
+    "words of English prose": 24_446,
+    "words of tables": 8_118,
     "pages": 15,
 }
 ERRORS = {

@@ -292,10 +292,9 @@ def costs_of_steps(config: Config, batches: int, host: str | None = None, others
             ends.append(clock())
         return min(end - begin for begin, end in pairwise(ends))
 
+    # First of all, since the memory is measured as the most that this process ever had.
     peaks = []
-    for (
-        count
-    ) in _STEPPED:  # first of all, since the memory is measured as the most that this process ever had
+    for count in _STEPPED:
         step(count)
         peaks.append(_peak_memory() if context.device == "cpu" else 0)
     plain = host_config(context.components)

@@ -145,7 +145,7 @@ def _check_options(folder: Path, options: QuickstartOptions, host_path: str | No
     """Check that the preset is known and the options are those of the folder; store the options there."""
     root = config_root()
     folders = sorted(str(path.parent.relative_to(root)) for path in root.rglob("teacher.yml"))
-    presets = [name for name in folders if not name.startswith(("svtrv2", "experiments", "lines"))]
+    presets = [name for name in folders if not name.startswith(("svtrv2", "lines"))]
     if options.preset not in presets:
         raise ConfigError(
             f"--preset {options.preset}: unknown preset (expected one of {', '.join(presets)})",

@@ -127,8 +127,8 @@ def test_what_an_interrupted_init_leaves_is_no_data(
 ) -> None:
     draw = writing._draw
 
-    def interrupt(lines: Any, folder: Path, count: int) -> None:
-        draw(lines, folder, count)
+    def interrupt(*given: Any) -> None:
+        draw(*given)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(writing, "_draw", interrupt)

@@ -13,7 +13,7 @@ from ppocr_ext.checkpoint.weight_sources import find_source
 from ppocr_ext.config import Config
 from ppocr_ext.config.config_view import from_plain
 from ppocr_ext.config.yaml_io import dump
-from ppocr_ext.first_run.decisions import AUGMENTED, Decision, Plan
+from ppocr_ext.first_run.decisions import Decision, Plan
 from ppocr_ext.io.resources import shown_path
 from ppocr_ext.messages import printable, yaml_text
 
@@ -80,7 +80,7 @@ def config_text(plan: Plan, lists: Lists, out: Path, command: str) -> str:
     rows = [
         Decision("Global.save_model_dir", shown_path(out / RUN)),
         Decision("Global.pretrained_model", base.weights),
-        *(row for row in plan.decisions if not row.key.startswith(("RecResizeImg", AUGMENTED))),
+        *(row for row in plan.decisions if not row.key.startswith("RecResizeImg")),
         Decision("Train.loader.shuffle", True),
         *([Decision("Train.sampler", None, "images of one size")] if base.is_released else []),
         *_mixed(lists, base.config),
@@ -161,8 +161,6 @@ def _dataset(plan: Plan, mode: str, data: Data) -> dict[str, Any]:
     if section["name"] == name:
         dataset |= {key: value for key, value in section.items() if key not in _OF_BASE}
     dataset["transforms"] = [_resized(plan, each) for each in section["transforms"]]
-    if mode == "Train" and any(row.key == AUGMENTED for row in plan.decisions):
-        dataset["transforms"].insert(1, {AUGMENTED.rpartition(".")[2]: {}})  # behind DecodeImage
     return dataset
 
 

@@ -10,7 +10,7 @@ from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ppocr_ext.base.parts import POSITIONS, TRAIN_FRAMES, kind_of
+from ppocr_ext.base.parts import POSITIONS, TRAIN_FRAMES
 from ppocr_ext.config import Config
 from ppocr_ext.data.batches import batch_size, batch_size_key, batches_of_epoch
 from ppocr_ext.data.preprocessing import SQUASH, read_preprocessing, sampler_scales
@@ -57,8 +57,6 @@ _NORMS = {
     "svtr": ("head.ctc_encoder.*conv*.norm.*",),
     "lightsvtr": ("head.ctc_encoder.*conv*.norm.*", "head.ctc_encoder.*.local_conv.1.*"),
 }
-AUGMENTED = "Train.dataset.transforms.RecAug"  # the random changes of PaddleOCR's own configs
-_FEW = 3_000  # samples, at most, that are learned by heart unless they are changed at random
 _SHOWN = 20
 # lines of the user, at most -> samples that the training sees: from a released model, from other weights, from nothing;
 # `python tools/experiments/first_runs.py` measures them, and docs/results.md has the table
@@ -195,7 +193,6 @@ def decide(facts: Facts, base: Base, out: Path, characters: str | None = None, c
     few = f"so that an epoch has at least {_STEPS_AN_EPOCH} steps"
     mixed = f": {drawn:,} drawn lines, and yours {repeats} times" if drawn else ""
     cores = usable_cores()
-    kinds = {kind_of(next(iter(each))) for each in base.config.at("Train.dataset.transforms")}
     neck = base.config.at(NECK, "") if base.is_released and batch < _FEW_FOR_NORMS else ""
     needs_cpu = base.config.settings.use_gpu and not list(distributions(name="paddlepaddle-gpu"))
     decisions = (
@@ -211,11 +208,6 @@ def decide(facts: Facts, base: Base, out: Path, characters: str | None = None, c
         ),
         *_sizes(facts, base, length.value - _MARKS),
         Decision(batch_size_key(base.config), batch, "of the base" if batch == usual else few),
-        *(
-            [Decision(AUGMENTED, {}, "few samples: without random changes they are learned by heart")]
-            if facts.samples <= _FEW and "random" not in kinds
-            else []
-        ),
         Decision("Train.loader.num_workers", min(4, cores - 1), f"{cores} cores"),
         *(
             [Decision("Global.freeze", list(_NORMS[neck]), f"{batch} samples are few for BatchNorm")]

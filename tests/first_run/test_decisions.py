@@ -166,17 +166,6 @@ def test_few_lines_without_weights_are_trained_beside_drawn_ones(tmp_path: Path)
     assert decide(PLATES, official(tmp_path)).drawn == 0
 
 
-@pytest.mark.parametrize(
-    ("name", "samples", "times"), [("small", 200, 1), ("small", 5_000, 0), ("official", 200, 1)]
-)
-def test_few_samples_are_changed_at_random(name: str, samples: int, times: int, tmp_path: Path) -> None:
-    base = official(tmp_path) if name == "official" else small_base()
-    data = Data(tmp_path, tmp_path / "labels.txt")
-    text = config_text(decide(WORDS._replace(samples=samples), base), Lists(data, data), tmp_path, "init")
-    train, evaluation = text.split("\nEval:")
-    assert (train.count("RecAug"), evaluation.count("RecAug")) == (times, 0)
-
-
 def test_the_dictionary_of_the_base_stays_grows_or_is_cut(tmp_path: Path) -> None:
     base = official(tmp_path)
     assert base.charset is not None

@@ -16,7 +16,7 @@ from ppocr_ext.cli.main import main
 from ppocr_ext.config import load
 from ppocr_ext.data.label_file import read_label_file, write_label_file
 from ppocr_ext.evaluation.predictions import read_predictions
-from ppocr_ext.first_run import decisions, writing
+from ppocr_ext.first_run import writing
 from ppocr_ext.text_direction import RIGHT_TO_LEFT, RIGHT_TO_LEFT_VISUAL, turned
 
 __all__ = ["short_texts"]
@@ -42,7 +42,6 @@ def test_hebrew_from_a_folder_to_an_export(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(writing, "GENERAL_LINES", 6)
-    monkeypatch.setattr(decisions, "_FEW", 0)  # no random changes: a few steps are enough
     order = ORDERS[direction]
     font = make_font(tmp_path / "bars.ttf", "".join(sorted({*"".join(WORDS)})))
     draw(Path("data"), font, WORDS * 10, order)

@@ -16,11 +16,11 @@ from ppocr_ext import errors
 MODULES = house.modules()
 # A change that needs more raises them in its own commit, and says what for.
 MOST = {
-    "working statements": 25_148,
-    "all statements": 31_903,
-    "tokens": 357_045,
+    "working statements": 25_143,
+    "all statements": 31_898,
+    "tokens": 356_929,
     "files": 271,
-    "lines of tests": 45_104,
+    "lines of tests": 45_092,
     "lines of tools": 6_475,
     "words of English prose": 24_454,
     "words of tables": 8_118,

@@ -16,13 +16,13 @@ from ppocr_ext import errors
 MODULES = house.modules()
 # A change that needs more raises them in its own commit, and says what for.
 MOST = {
-    "working statements": 25_143,
-    "all statements": 31_898,
-    "tokens": 356_929,
+    "working statements": 25_151,
+    "all statements": 31_908,
+    "tokens": 357_036,
     "files": 271,
-    "lines of tests": 45_092,
+    "lines of tests": 45_111,
     "lines of tools": 6_475,
-    "words of English prose": 24_454,
+    "words of English prose": 24_453,
     "words of tables": 8_118,
     "pages": 15,
 }

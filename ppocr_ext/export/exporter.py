@@ -37,7 +37,7 @@ from ppocr_ext.inference.formats import (
     POLICY,
     Format,
 )
-from ppocr_ext.inference.graph import only_width, write_reader
+from ppocr_ext.inference.graph import Reader, only_width, write_reader
 from ppocr_ext.inference.runners import NetworkEngine
 from ppocr_ext.io.atomic import atomic_folder, write_text
 from ppocr_ext.messages import LOG
@@ -140,19 +140,11 @@ def export_recogniser(
     chosen = [form for key, form in FORMATS.items() if format in (key, BOTH)]
     for form in chosen:
         form.require_packages()
-    metadata = onnx_metadata(charset, policy) if any(form.write for form in chosen) else {}
     parts = RecognizerParts(NetworkEngine(trained.network), policy, charset)
     drawn = drawn_images(charset.characters, policy.image_shape[1])
     # Earlier versions also wrote vectors.json. --force removes it, since it has values of the model before.
     with atomic_folder(output, ("vectors.json", *FILES), force=force) as folder:
-        graph = write_reader(trained.network, folder, policy.image_shape, width)
-        write_charset(folder / CHARSET_FILE, charset, graph.classes)
-        write_inference_yml(
-            folder / INFERENCE_YML, name, policy.image_shape, policy.color, charset.characters
-        )
-        for form in chosen:
-            if form.write is not None:
-                form.write(folder, metadata)
+        graph = _write_forms(folder, trained, name, policy, width, chosen)
         pictures = [Picture(each) for each in (*eval_images(trained.config, _EVAL_IMAGES), *drawn)]
         comparisons = _of_forms(chosen, compare_files(folder, parts, pictures, width is None), folder)
         accuracy = {} if data is None else accuracy_by_policy(parts, data, width, data_dir)
@@ -170,6 +162,26 @@ def export_recogniser(
         description.write(folder, list(sizes_of(folder)))
         sizes = sizes_of(folder)
     return ExportedModel(output, description, sizes)
+
+
+def _write_forms(
+    folder: Path,
+    trained: TrainedRecogniser,
+    name: str,
+    policy: WidthPolicy,
+    width: int | None,
+    chosen: Sequence[Format],
+) -> Reader:
+    """Write the graph, the dictionary, ``inference.yml`` and the other forms; return the facts of the graph."""
+    charset = trained.charset
+    metadata = onnx_metadata(charset, policy) if any(form.write for form in chosen) else {}
+    graph = write_reader(trained.network, folder, policy.image_shape, width)
+    write_charset(folder / CHARSET_FILE, charset, graph.classes)
+    write_inference_yml(folder / INFERENCE_YML, name, policy.image_shape, policy.color, charset.characters)
+    for form in chosen:
+        if form.write is not None:
+            form.write(folder, metadata)
+    return graph
 
 
 def _of_forms(chosen: Sequence[Format], comparisons: Sequence[Comparison], folder: Path) -> list[Comparison]:

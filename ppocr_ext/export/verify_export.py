@@ -127,11 +127,7 @@ def verify_export(
         result.rows = compare(
             result.reference, reference, forms, readers, shown, exported.width is None, tolerance
         )
-    if not result.rows[0].images:
-        raise DataError(
-            f"no image can be read. The first error: {''.join(result.unreadable[:1])}. Fix: correct the paths.",
-            code="no_images",
-        )
+    _require_images(result)
     result.rows += [Comparison(name, largest=math.inf, faults=[str(error)]) for name, error in failed.items()]
     return result
 
@@ -148,6 +144,14 @@ def _config(exported: Exported, run: Path | None, options: Sequence[str]) -> Con
         if file_digest(weights) == exported.weights_digest:
             return recogniser_config(run, options)
     return None
+
+
+def _require_images(result: Verification) -> None:
+    if not result.rows[0].images:
+        raise DataError(
+            f"no image can be read. The first error: {''.join(result.unreadable[:1])}. Fix: correct the paths.",
+            code="no_images",
+        )
 
 
 def _first_form(

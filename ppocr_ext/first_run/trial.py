@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import paddle
+from tqdm import tqdm
 
 from ppocr_ext.base.parts import kind_of
 from ppocr_ext.config import Config, load, resolve_charset
@@ -43,7 +44,7 @@ from ppocr_ext.sources.samples import Sample
 from ppocr_ext.synth.contact_sheet import Caption, Picture, contact_sheet
 
 _STEPPED = (2, 4)  # samples of the steps that are measured
-_TIMED = 2  # steps of each size, of which the faster one counts: the first one compiles and allocates
+_TIMED = 2  # steps of each size; the faster one counts, since the first one compiles and allocates
 _MEMORY = (
     0.6  # share of the memory that a step may take: loader and batches of several sizes take a third more
 )
@@ -63,7 +64,7 @@ class Trial:
         numbers: what was measured: ``seconds`` of an epoch on one core (processor time), or on the GPU; without
             training, ``accuracy`` of the weights on ``samples`` of val, of which ``unknown`` have characters that they
             do not know, the accuracy ``own_size`` with images in the size that they were trained with, if that differs,
-            and ``general`` on ``general_samples`` of the general list; ``judged`` labels; the seconds of ``reading`` a
+            and ``general`` on ``general_samples`` of the general list; ``judged`` labels; ``reading``, the seconds of a
             sample in an evaluation.
         doubtful: the judged samples with the least likely labels, the worst first.
         note: why the weights were not tried; empty if they were.
@@ -294,7 +295,7 @@ def costs_of_steps(config: Config, batches: int, host: str | None = None, others
 
     # First of all, since the memory is measured as the most that this process ever had.
     peaks = []
-    for count in _STEPPED:
+    for count in tqdm(_STEPPED, "training steps", disable=None, leave=False):
         step(count)
         peaks.append(_peak_memory() if context.device == "cpu" else 0)
     plain = host_config(context.components)

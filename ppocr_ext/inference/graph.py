@@ -207,7 +207,7 @@ class Reader(NamedTuple):
 
 @paddle.no_grad()
 def only_width(network: nn.Layer, image_shape: tuple[int, int, int]) -> int | None:
-    """Return the width of ``image_shape`` if the network takes no other one; None if it takes every width.
+    """Return the width of ``image_shape`` if the network takes neither its half nor its double; else None.
 
     Args:
         network: as for :func:`write_reader`; it is left in eval mode.
@@ -215,12 +215,14 @@ def only_width(network: nn.Layer, image_shape: tuple[int, int, int]) -> int | No
     """
     channels, height, width = image_shape
     network.eval()
-    try:
-        network(paddle.to_tensor(text_inputs((1, channels, height, 2 * width))), None, EVAL)
-    except Exception as error:
-        LOG.info("The network takes only images of width %d (%s).", width, error_text(error))
-        return width
-    return None
+    for other in (2 * width, width // 2):
+        try:
+            network(paddle.to_tensor(text_inputs((1, channels, height, other))), None, EVAL)
+            return None
+        except Exception as error:
+            reason = error_text(error)
+    LOG.info("The network takes only images of width %d (%s).", width, reason)
+    return width
 
 
 def write_reader(

@@ -150,9 +150,8 @@ class HostLoop:
             if anomaly is None:
                 raise
             reason = f"step {self.position.global_step + 1}: {anomaly}"
-            if (
-                self.run.context.team.size > 1
-            ):  # only an error ends all processes; after a stop the others would wait
+            # Only an error ends all processes; after a stop the others would wait.
+            if self.run.context.team.size > 1:
                 raise ModelError(reason, code="nonfinite_value") from error
             LOG.error("%s", reason)
             return StopRun(reason, None, "nonfinite", save_latest=False)

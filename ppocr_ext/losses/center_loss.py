@@ -299,7 +299,7 @@ def _mean_variance(table: CenterTable | None, blank: bool) -> float:
     """Return the mean squared distance of the frames of a file to their centers, if ``blank`` also those of the blank.
 
     Raises:
-        ConfigError: there is no file, or its frames do not differ from their centers.
+        ConfigError: there is no file, or all its frames are equal to their centers.
     """
     counts = [0] if table is None else table.counts * (blank or table.class_ids != BLANK)
     variance = 0.0 if table is None or not sum(counts) else float(np.average(table.variance, weights=counts))

@@ -64,7 +64,7 @@ class ThinPlateSpline:
         y, x = (each.flatten() for each in paddle.meshgrid(rows, columns))
         fixed = paddle.to_tensor(self.fixed)
         square = (x.unsqueeze(1) - fixed[:, 0]) ** 2 + (y.unsqueeze(1) - fixed[:, 1]) ** 2
-        # without a shift, the least number stands for 0, whose logarithm is infinite: 0 times it is 0
+        # The logarithm of 0 is infinite. So without a shift, the smallest number is added: 0 times its logarithm is 0.
         distance = paddle.sqrt(square) + (self.shift or np.finfo(np.float64).tiny)
         return paddle.concat(
             [paddle.stack([paddle.ones_like(x), x, y], axis=1), square * paddle.log(distance)], axis=1
@@ -263,7 +263,7 @@ class STN_ON(nn.Layer):  # noqa: N801 - PaddleOCR's name
             min(tps_outputsize) > 1, "STN_ON.tps_outputsize", tps_outputsize, "a height and a width from 2"
         )
         require_points("STN_ON.num_control_points", num_control_points)
-        require(0.5 not in tps_margins, "STN_ON.tps_margins", tps_margins, "two shares below 0.5")
+        require(max(tps_margins) < 0.5, "STN_ON.tps_margins", tps_margins, "two shares below 0.5")
         known = stn_activation in (None, "none", "sigmoid")
         require(known, "STN_ON.stn_activation", stn_activation, "'none' or 'sigmoid'")
         self.stn_head = ControlPoints(in_channels, num_control_points, stn_activation == "sigmoid")

@@ -80,6 +80,25 @@ class FixedBackbone(paddle.nn.Layer):
         return self.inner(x) + paddle.zeros([1, 24, 1, 24])
 
 
+class NarrowBackbone(paddle.nn.Layer):
+    """Reads images of any width up to 200 pixels."""
+
+    def __init__(self, backbone: paddle.nn.Layer) -> None:
+        super().__init__()
+        self.inner = backbone
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        if x.shape[3] > 200:
+            raise ValueError("too wide")
+        return self.inner(x)
+
+
+def test_a_network_with_a_greatest_width_takes_more_than_one(tmp_path):
+    network = recogniser_of(tmp_path).network
+    network.backbone = NarrowBackbone(network.backbone)
+    assert only_width(network, (3, SHAPE[1], 192)) is None
+
+
 def test_a_network_of_one_width_is_known_and_its_graph_takes_no_other(tmp_path):
     network = recogniser_of(tmp_path).network
     assert only_width(network, (3, SHAPE[1], 192)) is None

@@ -31,7 +31,7 @@ from ppocr_ext.config import load  # noqa: E402
 from ppocr_ext.errors import DataError  # noqa: E402
 from ppocr_ext.evaluation.predictions import (  # noqa: E402
     Prediction,
-    characters_in_groups,
+    look_alikes_confused,
     read_predictions,
 )
 from ppocr_ext.evaluation.uncertainty import Changes  # noqa: E402
@@ -134,13 +134,8 @@ def read(here: Path, name: str, file: Path, args: argparse.Namespace) -> list[Pr
 
 def errors_by_line(lines: Sequence[Prediction], groups: Sequence[str]) -> np.ndarray:
     """Return for each line how many look-alikes it has, and how many were read as another of their group [N, 2]."""
-    counts = []
-    for line in lines:
-        wrong = [
-            any(confused.values()) for _, confused in characters_in_groups([(line.label, line.text)], groups)
-        ]
-        counts.append((len(wrong), sum(wrong)))
-    return np.array(counts)
+    confused = [look_alikes_confused([(line.label, line.text)], groups) for line in lines]
+    return np.array([(len(each), sum(each)) for each in confused])
 
 
 def change_interval(plain: np.ndarray, other: np.ndarray) -> tuple[float, float]:

@@ -20,9 +20,9 @@ MOST = {
     "all statements": 31_908,
     "tokens": 357_036,
     "files": 271,
-    "lines of tests": 45_111,
-    "lines of tools": 6_470,
-    "words of English prose": 24_453,
+    "lines of tests": 45_129,
+    "lines of tools": 6_474,
+    "words of English prose": 24_446,
     "words of tables": 8_118,
     "pages": 15,
 }

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from error_codes import raises_code
-from experiments import runs
+from experiments import runs, use_it
 from experiments.runs import RunFailedError, RunStopped, Training, command, side_by_side
 from waiting import HANG
 
@@ -105,3 +106,20 @@ def test_after_ctrl_c_no_job_begins_and_those_that_run_come_to_their_end():
     with pytest.raises(KeyboardInterrupt):
         side_by_side([partial(job, number) for number in range(5)], 1)
     assert begun == ended == [0]
+
+
+def test_a_finished_command_is_not_run_again_and_an_interrupted_training_begins_anew(tmp_path, monkeypatch):
+    codes = iter([0, 1, 0])
+    called = []
+
+    def run(call, **_):
+        called.append(call[3:])
+        return subprocess.CompletedProcess(call, next(codes))
+
+    monkeypatch.setattr(subprocess, "run", run)
+    for _ in range(2):
+        use_it.run_command(tmp_path, "init", ["init", "data"])
+    with raises_code(RunFailedError, "run_failed"):
+        use_it.run_command(tmp_path, "train", ["train", "-o", "A=1"])
+    use_it.run_command(tmp_path, "train", ["train", "-o", "A=1"])
+    assert called == [["init", "data"], ["train", "-o", "A=1"], ["train", "-o", "A=1", "--overwrite"]]

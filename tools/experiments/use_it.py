@@ -72,7 +72,10 @@ def run_readme(folder: Path, seed: int) -> list[str]:
 
 
 def run_command(folder: Path, name: str, words: Sequence[str]) -> float:
-    """Run one command in the folder, and return its seconds; a command that has succeeded is not run again."""
+    """Run one command in the folder, and return its seconds; a command that has succeeded is not run again.
+
+    A training that was interrupted begins anew, so that its seconds are those of the whole.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "seconds.json"
     seconds: dict[str, float] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
@@ -80,8 +83,9 @@ def run_command(folder: Path, name: str, words: Sequence[str]) -> float:
         return seconds[name]
     before, log = time.monotonic(), folder / f"{name}.log"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    again = ["--overwrite"] if words[0] == "train" and log.is_file() else []
     with log.open("w", encoding="utf-8") as stream:
-        call = [sys.executable, "-m", "ppocr_ext.cli.main", *words]
+        call = [sys.executable, "-m", "ppocr_ext.cli.main", *words, *again]
         code = subprocess.run(call, cwd=folder, stdout=stream, stderr=stream, env=environment).returncode
     if code:
         raise RunFailedError(f"exit code {code} of: {shlex.join(words)}\nSee {log}.", code="run_failed")

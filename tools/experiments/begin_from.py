@@ -24,7 +24,14 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:] = [str(ROOT), *sys.path[1:], str(ROOT / "tools")]
 
-from experiments.runs import Training, compare, experiment_parser, from_command_line, train  # noqa: E402
+from experiments.runs import (  # noqa: E402
+    Training,
+    choose_images,
+    compare,
+    experiment_parser,
+    from_command_line,
+    train,
+)
 from experiments.use_it import run_command  # noqa: E402
 from ppocr_ext.config import load  # noqa: E402
 from ppocr_ext.data.batches import batch_size  # noqa: E402
@@ -70,11 +77,8 @@ ARMS = {
 def look(args: argparse.Namespace, seed: int) -> Path:
     """Choose the images of a seed and run `init` on them; return the folder of its config."""
     here = args.out.resolve() / f"seed{seed}"
-    images = sorted(each for each in args.data.iterdir() if each.is_file())
-    (here / "data").mkdir(parents=True, exist_ok=True)
-    for number in np.random.default_rng(seed).permutation(len(images))[: args.lines]:
-        shutil.copyfile(images[number], here / "data" / images[number].name)
-    words = ["init", str(here / "data"), "--base", args.base, "--text-from-name", args.text]
+    data = choose_images(args.data, here / "data", args.lines, seed)
+    words = ["init", str(data), "--base", args.base, "--text-from-name", args.text]
     # from another folder, so that the paths in the config are absolute
     run_command(here / "init", "init", [*words, "--out", str(here / "my"), "--seed", str(seed), "--force"])
     return here / "my"

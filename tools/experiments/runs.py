@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
+import numpy as np
 from benchmarks.table import markdown, mean
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
@@ -115,6 +117,19 @@ def compare(runs: Mapping[str, Sequence[Training]], test: Path, base: str) -> st
         rows.append([*row, ", ".join(f"{Changes.of(a, b).p_value:.2g}" for a, b in pairs)])
     head = ["model", "trained parameters", "steps", "test lines right", "each seed"]
     return markdown([*head, f"against {base}, by seed", "McNemar's p, by seed"], rows)
+
+
+def choose_images(data: Path, folder: Path, count: int, seed: int) -> Path:
+    """Copy ``count`` images of ``data``, chosen by the seed, with the files of their text to ``folder``; return it."""
+    files: dict[str, list[Path]] = {}
+    for file in sorted(each for each in data.iterdir() if each.is_file()):
+        files.setdefault(file.name.partition(".")[0], []).append(file)
+    folder.mkdir(parents=True, exist_ok=True)
+    names = list(files)
+    for number in np.random.default_rng(seed).permutation(len(names))[:count]:
+        for file in files[names[number]]:
+            shutil.copyfile(file, folder / file.name)
+    return folder
 
 
 def draw_data_and_test(

@@ -247,7 +247,7 @@ MORE_KEYS = {
     "SARLabelDecode": frozenset({"rm_symbol"}),
     "SATRNLabelDecode": frozenset({"rm_symbol"}),
 }
-# Keys of many configs that PaddleOCR never reads, or ignores in `**kwargs`.
+# Keys of many configs that PaddleOCR never reads, or ignores in `**kwargs`; and keys that had a use in version 1.0.
 IGNORED_KEYS = frozenset(
     {
         "T_max",
@@ -263,6 +263,8 @@ IGNORED_KEYS = frozenset(
         "max_side_len",
         "aug_prob",
         "hidden_size",  # of a SequenceEncoder without LSTM
+        "margin",  # of a CenterLoss in 1.0, with `look_alikes`: no fewer confusions (docs/results.md)
+        "look_alikes",
     }
 )
 # Parts whose constructors in PaddleOCR have no `**kwargs`, with the keys that they accept besides ours. They

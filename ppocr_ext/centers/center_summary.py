@@ -105,8 +105,6 @@ def _near(centers: np.ndarray, variance: np.ndarray, count: int) -> Iterator[tup
 def look_alike_distance(table: CenterTable, groups: Sequence[str]) -> float | None:
     """Return the median squared distance from a look-alike's center to the nearest of its look-alikes.
 
-    It is a guide for the ``margin`` of a center loss: with this margin, a frame on its own center has no loss.
-
     Args:
         table: the centers.
         groups: look-alikes, such as ``("未末", "O0o")``.

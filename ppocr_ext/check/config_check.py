@@ -289,7 +289,7 @@ class ConfigCheck(Findings):
         if place.kind is PlaceKind.FORCED_OPTION:
             return
         if key in IGNORED_KEYS and not is_open:
-            self.warning(path, "unused_key", "the key is not used; PaddleOCR ignores it too.")
+            self.warning(path, "unused_key", "the key has no effect, neither here nor in PaddleOCR.")
             return
         # a component may have a key of this name, with another meaning
         meant = None if by_keyword and path[0] != "Optimizer" else key_meant(path)

@@ -37,7 +37,7 @@ examples:
   ppocr-ext lookalikes mplfonts --dict dict.txt --pairs 500 --output my_look_alikes.txt
 
 The file has one group per line, most alike first: every two characters of a group look alike. `confusions --groups`
-and CenterLoss's `look_alikes` read it. Look at the picture, which shows pairs from the most alike down to the limit,
+reads it. Look at the picture, which shows pairs from the most alike down to the limit,
 and choose --similarity by it: pairs of 0.9 are hard to tell apart, pairs of 0.8 easy to confuse, and below 0.75 every
 other pair only shares a part (the least is {MIN_SIMILARITY}). Delete what you do not want, and add the characters that
 your samples confuse: glyphs do not show the effect of an unknown font, a blur or a language.

@@ -15,7 +15,7 @@ from paddle.autograd import PyLayer
 from ppocr_ext.characters.center_table import CenterTable, read_centers
 from ppocr_ext.errors import ConfigError, DataError, ModelError
 from ppocr_ext.losses.base_loss import FEATURES, Loss, LossContext, Parts, check_option, head_batch, to_tensor
-from ppocr_ext.losses.center_margin import CenterBank, CenterMargin
+from ppocr_ext.losses.center_bank import CenterBank
 from ppocr_ext.losses.functional import best_classes
 from ppocr_ext.registry import LOSSES
 
@@ -150,15 +150,10 @@ class CenterLoss(Loss):
         update: ``frozen`` centers do not change. ``ema`` moves them towards the mean feature of each batch's frames,
             over all processes. A class without a center is skipped (frozen), or starts at its mean (ema).
         momentum: for ``ema``, the share of a center that remains at each step.
-        margin: the margin of the term ``max(0, d(f, c) - d(f, n) + margin)`` on squared distances, where n is the
-            center nearest to the frame among the look-alikes of its character. 0 for no such term.
-        look_alikes: how many nearest centers are look-alikes, or a file of groups with one group on each line, or
-            ``shipped`` for the groups of this package. A character outside all groups has no such term.
-        relative: whether squared distances are divided by the mean variance of the file's centers. Then a weight, and a
-            margin, mean the same for the features of any network.
+        relative: whether squared distances are divided by the mean variance of the file's centers. Then a weight means
+            the same for the features of any network.
         warmup_steps: the loss grows from 0 to its weight over this many steps.
-        context: dictionary and feature size; not needed if ``num_classes`` and ``feat_dim`` are given, unless
-            ``look_alikes`` names groups.
+        context: dictionary and feature size; not needed if ``num_classes`` and ``feat_dim`` are given.
 
     Attributes:
         table: the centers of the file; None without one.
@@ -180,8 +175,6 @@ class CenterLoss(Loss):
         blank: bool = True,
         update: str = "frozen",
         momentum: float = 0.99,
-        margin: float = 0.0,
-        look_alikes: int | str = 3,
         relative: bool = False,
         warmup_steps: int = 0,
         context: LossContext | None = None,
@@ -190,7 +183,6 @@ class CenterLoss(Loss):
         self.frames = check_option(frames, "CenterLoss: frames", "text", choices=("argmax", "aligned"))
         self.blank = check_option(blank, "CenterLoss: blank", "truth")
         self.update = check_option(update, "CenterLoss: update", "text", choices=("frozen", "ema"))
-        self.margin = check_option(margin, "CenterLoss: margin", least=0.0)
         self.warmup_steps = int(check_option(warmup_steps, "CenterLoss: warmup_steps", least=0))
         self.momentum = check_option(momentum, "CenterLoss: momentum", least=0.0, most=1.0)
         self.center_file_path = center_file_path
@@ -201,8 +193,6 @@ class CenterLoss(Loss):
         self.bank = CenterBank(*_sizes(num_classes, feat_dim, context), self.table, str(center_file_path))
         is_relative = check_option(relative, "CenterLoss: relative", "truth")
         self._unit = _mean_variance(self.table, self.blank) if is_relative else 1.0
-        hinge = self.margin * self._unit
-        self._margin_term = CenterMargin(hinge, look_alikes, self.bank, self.update == "ema", charset)
         self.register_buffer("steps", paddle.zeros([], dtype="int64"))
 
     def forward(self, predicts: Any, batch: Sequence[paddle.Tensor]) -> Parts:
@@ -230,10 +220,10 @@ class CenterLoss(Loss):
         # Without frames the loss is 0, but must stay part of the graph.
         some = bool(used.any())
         loss = self._distance(*_select(rows, class_ids, used)) if some else rows.clip(0.0, 0.0).sum()
-        if self.warmup_steps or self.margin:
+        if self.warmup_steps:
             step = int(self.steps)
             self.steps.set_value(paddle.to_tensor(step + 1, dtype="int64"))
-            loss = loss * (min(1.0, step / self.warmup_steps) if self.warmup_steps else 1.0)
+            loss = loss * min(1.0, step / self.warmup_steps)
         if self.update == "ema":
             self.bank.move(means, counts, self.momentum)
         return {"loss_center": loss, "loss": loss}
@@ -247,11 +237,7 @@ class CenterLoss(Loss):
         return used.logical_and(known.index_select(class_ids.clip(min=0)) > 0)
 
     def _distance(self, rows: paddle.Tensor, class_ids: paddle.Tensor) -> paddle.Tensor:
-        loss = _SquaredDistance.apply(rows, self.bank.centers, class_ids) / rows.shape[0]
-        if self.margin:
-            step = int(self.steps) if self.update == "ema" else None
-            loss = loss + self._margin_term(rows, class_ids, self.bank, step)
-        return loss / self._unit
+        return _SquaredDistance.apply(rows, self.bank.centers, class_ids) / (rows.shape[0] * self._unit)
 
 
 class _SquaredDistance(PyLayer):

@@ -171,7 +171,7 @@ class DistillationCenterLoss(SubModelLoss):
         multi_head: whether the sub-models have a MultiHead, whose branch ``ctc`` is used.
         name: the values are logged as ``NAME_MODEL_INDEX``.
         center_file_path: the file for all sub-models, or ``{MODEL: file}``.
-        num_classes, feat_dim, frames, blank, update, momentum, margin, look_alikes, relative, warmup_steps, context:
+        num_classes, feat_dim, frames, blank, update, momentum, relative, warmup_steps, context:
             as in :class:`CenterLoss`.
 
     Raises:
@@ -192,8 +192,6 @@ class DistillationCenterLoss(SubModelLoss):
         blank: bool = True,
         update: str = "frozen",
         momentum: float = 0.99,
-        margin: float = 0.0,
-        look_alikes: int | str = 3,
         relative: bool = False,
         warmup_steps: int = 0,
         context: LossContext | None = None,
@@ -201,7 +199,7 @@ class DistillationCenterLoss(SubModelLoss):
         def center_loss(model: str) -> CenterLoss:
             return CenterLoss(
                 num_classes, feat_dim, _file_of(model, center_file_path, model_name_list, update), frames, blank,
-                update, momentum, margin, look_alikes, relative, warmup_steps,
+                update, momentum, relative, warmup_steps,
                 None if context is None else LossContext(context.charset, {None: context.feature_size(model)}),
             )  # fmt: skip
 

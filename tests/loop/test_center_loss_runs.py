@@ -1,7 +1,5 @@
 """Center loss in a run: its features and state, and the overlay that fine-tunes a trained recogniser with it."""
 
-import re
-
 import numpy as np
 import pytest
 from center_files import centers_file
@@ -84,17 +82,6 @@ def test_a_distillation_with_centers_from_a_file(tiny, tmp_path):
     assert all(np.isfinite(seen))
     assert any(value > 0 for value in seen)
     assert len(evaluate(run).predictions) == 10  # of (features, probabilities)
-
-
-@pytest.mark.parametrize("kind", ["student", "distill"])
-def test_groups_of_look_alikes_meet_the_dictionary_of_the_run(tiny, tmp_path, kind, capsys):
-    groups = tmp_path / "groups.txt"
-    groups.write_text("083\n17\n", encoding="utf-8")
-    margin = {"margin": 1000.0, "look_alikes": str(groups), "frames": "aligned"}
-    train(with_center_loss(tiny(kind, **{"Global.epoch_num": 1}), **margin))
-    said = re.findall(r"center(?:loss)? ([\d.]+)", capsys.readouterr().out, re.IGNORECASE)
-    assert len(said) == 3
-    assert max(map(float, said)) > 50  # 0.1 of a margin of 1000 is there
 
 
 def test_centers_of_another_size_are_refused_before_training(tiny, tmp_path):

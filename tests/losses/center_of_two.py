@@ -24,7 +24,7 @@ def lines(rank):
 
 def steps(batches):
     """State after two steps: centers form in the first, and move in the second."""
-    loss = CenterLoss(CLASSES, DIM, update="ema", momentum=0.5, margin=1.0)
+    loss = CenterLoss(CLASSES, DIM, update="ema", momentum=0.5)
     for features, logits in batches:
         loss((paddle.to_tensor(features), paddle.to_tensor(logits)), [])
     return {name: value.numpy() for name, value in loss.state_dict().items()}

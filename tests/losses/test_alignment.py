@@ -87,9 +87,7 @@ def test_center_loss_takes_float64(frames):
     found = []
     for kind in ("float32", "float64"):
         given = paddle.to_tensor(features.numpy().astype(kind), stop_gradient=False)
-        loss = CenterLoss(5, 4, update="ema", frames=frames, margin=1.0)((given, logits.astype(kind)), batch)[
-            "loss"
-        ]
+        loss = CenterLoss(5, 4, update="ema", frames=frames)((given, logits.astype(kind)), batch)["loss"]
         loss.backward()
         assert given.grad.dtype == given.dtype and float(given.grad.abs().sum()) > 0
         found.append(float(loss))

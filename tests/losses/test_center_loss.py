@@ -141,20 +141,6 @@ def test_warmup_grows_linearly(tmp_path):
     assert values == pytest.approx([0.0, 0.25, 0.5, 0.75, 1.0, 1.0])
 
 
-def test_margin_pushes_away_from_the_nearest_look_alike(tmp_path):
-    centers = np.array([[50.0, 0.0], [0.0, 0.0], [2.0, 0.0], [9.0, 0.0]])
-    file = centers_file(tmp_path / "c.npz", centers)
-    features = paddle.to_tensor(np.array([[[0.5, 0.0]]], np.float32), stop_gradient=False)
-    logits = np.zeros([1, 1, 4], np.float32)
-    logits[0, 0, 1] = 9.0
-    loss = CenterLoss(4, 2, file, margin=5.0, look_alikes=2)
-    value = loss((features, paddle.to_tensor(logits)), [])["loss"]
-    value.backward()
-    # 0.25 to its own center, 2.25 to class 2: 0.25 - 2.25 + 5 = 3 beside the distance itself
-    assert float(value) == pytest.approx(0.25 + 3.0)
-    np.testing.assert_allclose(features.grad.numpy()[0, 0], [1.0 + 1.0 + 3.0, 0.0])
-
-
 def relative_file(path: Path, scale: float) -> Path:
     centers = scale * np.array([[50.0, 0.0], [0.0, 0.0], [2.0, 0.0]], np.float32)
     variance = scale**2 * np.array([100.0, 1.0, 4.0])  # means: 2 of the characters, 41.2 with the blank
@@ -173,8 +159,6 @@ def test_relative_to_the_variance_the_size_of_features_does_not_count(tmp_path, 
 
     assert value(blank=False) == pytest.approx(0.25 / 2)
     assert value() == pytest.approx(0.25 / 41.2)
-    # 2.25 to the look-alike: 0.25 - 2.25 + 3 · 2 = 4 beside the distance itself
-    assert value(blank=False, margin=3.0, look_alikes=1) == pytest.approx((0.25 + 4) / 2)
 
 
 def test_relative_needs_frames_that_differ(tmp_path):

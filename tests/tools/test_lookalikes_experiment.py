@@ -35,19 +35,19 @@ def test_the_table_compares_with_plain():
     def of(wrong):
         return lines(["末土"] * wrong + ["未土"] * (100 - wrong))
 
-    results = {"as released": [of(50)], "plain": [of(40), of(20)], "margin": [of(10), of(20)]}
-    general = {"as released": [[0.5]], "plain": [[0.5], [0.25]], "margin": [[1.0], [0.0]]}
+    results = {"as released": [of(50)], "plain": [of(40), of(20)], "aligned": [of(10), of(20)]}
+    general = {"as released": [[0.5]], "plain": [[0.5], [0.25]], "aligned": [[1.0], [0.0]]}
     rows = {
         row.split("|")[1].strip(): [cell.strip() for cell in row.split("|")[2:-1]]
         for row in to_markdown(results, general, ["words"]).splitlines()
     }
     assert rows["as released"] == ["50", "25.0%", "", "", "50.0%", "50.0%"]
     assert rows["plain"][:3] == ["40, 20", "20.0%, 10.0%", ""]
-    assert rows["margin"][2].startswith("-50% (")
-    first, second = map(float, rows["margin"][3].split(", "))
+    assert rows["aligned"][2].startswith("-50% (")
+    first, second = map(float, rows["aligned"][3].split(", "))
     assert first < 1e-6
     assert second == 1.0
-    assert rows["margin"][-2:] == ["90.0%, 80.0%", "100.0%, 0.0%"]
+    assert rows["aligned"][-2:] == ["90.0%, 80.0%", "100.0%, 0.0%"]
 
 
 @pytest.fixture
@@ -83,9 +83,8 @@ def test_all_arms_take_equal_steps_from_the_same_weights(commands, monkeypatch, 
     centered = {name: " ".join(words) for (seed, name), words in trained.items() if seed == "seed1"}
     assert "CenterLoss" not in centered["plain"]
     assert 'CenterLoss.center_file_path="centers_argmax.npz"' in centered["PaddleOCR"]
-    assert "CenterLoss.margin=2" in centered["margin"]
     read = [name for _, name, words in commands if words[0] == "predict"]
     assert len(read) == 1 + 2 * len(lookalikes.ARMS)
     first_read = next(n for n, (_, _, words) in enumerate(commands) if words[0] == "predict")
     assert all(words[0] == "predict" for _, _, words in commands[first_read:])
-    assert "| margin |" in capsys.readouterr().out
+    assert "| aligned |" in capsys.readouterr().out

@@ -66,7 +66,6 @@ ARMS: dict[str, tuple[str | None, dict[str, Any]]] = {
     "PaddleOCR": ("argmax", {"frames": "argmax", "blank": True, "relative": False, "weight": 0.05}),
     "absolute": ("aligned", {"relative": False, "weight": 0.05}),
     "aligned": ("aligned", {}),
-    "margin": ("aligned", {"look_alikes": "shipped", "margin": 2.0}),
 }
 BASE = "as released"
 _RESAMPLES = 4_000

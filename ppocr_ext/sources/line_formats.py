@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from posixpath import dirname
 from typing import Any
 
 from ppocr_ext.data.label_file import BOXES
@@ -240,7 +241,11 @@ def lack(listing: Listing, file: str) -> str:
     keys = list(_first_object(head)) if kind == "field" else _header(listing, file)[1]
     needs = [name for name, known in (("image", _IMAGE_KEYS), ("text", TEXT_KEYS)) if not {*known} & {*keys}]
     what = f"has no {kind} `{'` and no `'.join(needs)}`" if needs else "its boxes are not read"
-    return f", and {what}" if len(keys) > 1 and (len(needs) < 2 or re.search(_IMAGE, head)) else ""
+    if len(keys) > 1 and (len(needs) < 2 or re.search(_IMAGE, head)):
+        return f", and {what}"
+    is_beside = dirname(file) in set(map(dirname, listing.image_beside))
+    is_beside |= any(has_lines(listing, file, pattern) for pattern in _BESIDE.values())
+    return ", and no image has its name" if is_beside else ""
 
 
 def _first_object(text: str) -> Fields:

@@ -24,7 +24,8 @@ _SPLIT_WORDS = {
 # words that say nothing about the content of a folder or list
 _PLAIN = {
     "anno", "annotation", "annotations", "crops", "data", "dataset", "image", "images", "img", "imgs", "json", "lists",
-    "rec", "set", "split", "xml", *LIST_ENDINGS,
+    "rec", "set", "split", "word", "words", "xml", *LIST_ENDINGS,
+    "ch", "challenge", "localization", "task", "transcription",  # of ICDAR
 }  # fmt: skip
 _CROP = re.compile(r"(.+)_crop_\d+\.\w+")
 IN_DOUBT = "?"  # in place of a split

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
+from posixpath import splitext
 from typing import NamedTuple
 
 from ppocr_ext.data.issue_rules import RULES
@@ -25,8 +26,15 @@ FORMATS: dict[str, Format] = {**LINE_FORMATS, **PAGE_FORMATS}
 _STREAMS = 100  # label files that stay open until it is known whether they are read
 _NAMED = 5  # lists that are not read
 _MOST_COMPARED = 200_000
-# what may be the text in the name of an image: the first, the last or a middle word, all but the last, all
-_FROM_NAMES = (r"^[^-_ ]+", r"[^-_ ]+$", r"(?<=[-_ ])[^-_ ]+(?=[-_ ])", r".+(?=[-_])", r".+")
+# what may be the text in the name of an image: the first, the last or a middle word, all but the last, all, its folder
+_FROM_NAMES = (
+    r"^[^-_ ]+",
+    r"[^-_ ]+$",
+    r"(?<=[-_ ])[^-_ ]+(?=[-_ ])",
+    r".+(?=[-_])",
+    r".+",
+    r"[^/]+(?=/[^/]*$)",
+)
 _ISSUE = re.compile(  # the name of a group is the reason
     r"(?P<no_text>\A\s*\Z)|(?P<illegible>\A###\Z)|(?P<several_lines>[\r\n\x85\u2028\u2029])"
     rf"|(?P<bad_text>[\t\ufffd\ud800-\udfff]|\A.{{{MAX_LABEL_LINE_BYTES // 8}}})",
@@ -52,7 +60,10 @@ _UNSUPPORTED = {  # of the path of a file, or of its beginning: what it is, and 
     r"<PcGts\b": ("PAGE XML", _LINES),
     r"<alto\b": ("ALTO XML", _LINES),
     r"<annotation>": ("Pascal VOC, which has boxes without text,", _EXPORT),
-    r"(^|/)(data\.ya?ml|obj\.data|classes\.txt)$|\A-?[\d.]+([ ,]+-?[\d.]+){4,}( \S+ \d)?\s*(?m:$)"
+    r"\Ax: \[\[": ("Total-Text", "write PPOCRLabel's Label.txt, or cut the lines"),
+    r'"data_list"\s*:': ("MMOCR's JSON", "write lines `path<TAB>text`"),
+    r"(^|/)(data\.ya?ml|obj\.data|classes\.txt)$"
+    r"|\A-?[\d.]+(( +-?[\d.]+){4,}( \S+ \d)?|(, *-?[\d.]+){4,7})\s*(?m:$)"
     r"|\A\S+( -?[\d.]+){14}": (
         "YOLO, or other boxes without text,",
         _EXPORT,
@@ -95,8 +106,9 @@ def recognise(
         root: the folder of images and label files.
         format: a key of ``FORMATS``, if several are possible.
         labels: the label files to read, relative to the current folder or to ``root``; empty: all.
-        text_from_name: a regular expression that finds the text in the name of an image without its ending: the group
-            ``text``, else the first group, else all that matches. Label files are not read then.
+        text_from_name: a regular expression that finds the text in the name of an image without its ending, or in its
+            path if it has a ``/``: the group ``text``, else the first group, else all that matches. Label files are
+            not read then.
         ask_for_split: a folder or label file that may be a part of a split, or not, is an error (``ambiguous_split``).
 
     Raises:
@@ -194,7 +206,7 @@ def _file_names(pattern: str) -> Format:
 
     def read(listing: Listing, _: str) -> Rows:
         for image in listing.images:
-            match = expression.search(stem(image))
+            match = expression.search(_name(image, pattern))
             yield (
                 Row(f"{listing.root}/{image}", match[group] or "", image)
                 if match
@@ -202,6 +214,11 @@ def _file_names(pattern: str) -> Format:
             )
 
     return Format("names of images", lambda _: [("",)], read)
+
+
+def _name(image: str, pattern: str) -> str:
+    """Return what a pattern is searched in: the name of an image without its ending, with folders if it has a slash."""
+    return splitext(image)[0] if "/" in pattern else stem(image)
 
 
 def _entries(listing: Listing, format: Format, files: Sequence[str], doubts: Counter[str]) -> Entries:
@@ -374,9 +391,10 @@ def _unread(listing: Listing, read: Collection[str]) -> Iterator[str]:
 def _why_unknown(listing: Listing, file: str) -> str:
     """Return why a file is in no known format."""
     head = listing.head(file)
-    return (
-        _unsupported([(file, file), (file, head)])
-        or f"{file} is not read, its format is unknown: it begins with {head[:80]!r}{lack(listing, file)}."
+    return _unsupported([(file, file), (file, head)]) or (
+        f"{file} is not read, its format is unknown: it begins with {head[:80]!r}{lack(listing, file)}."
+        if head
+        else f"{file} is not read: it has no text."
     )
 
 
@@ -407,16 +425,17 @@ def _nothing(listing: Listing, notes: Sequence[str]) -> DataError:
 
 
 def _from_names(images: Sequence[str]) -> list[str]:
-    """Return a line for each of at most three ways to take the texts from the names of images, with what it reads."""
-    names = [stem(image) for image in images[:: len(images) // 3 or 1][:3]]
-    readings: dict[str, str] = {}  # what is read -> the pattern
+    """Return a line for each of at most four ways to take the texts from the names of images, with what it reads."""
+    chosen = images[:: len(images) // 3 or 1][:3]
+    readings: dict[str, str] = {}  # what is read, and from what -> the pattern
     for pattern in _FROM_NAMES:
+        names = [_name(image, pattern) for image in chosen]
         texts = [match[0] for name in names if (match := re.search(pattern, name))]
         if len(texts) == len(names) and (len({*texts}) > 1 or len({*names}) == 1):
-            readings.setdefault(", ".join(map(repr, texts)), pattern)
+            readings.setdefault(f"{', '.join(map(repr, texts))} from {', '.join(names)}", pattern)
     return [
-        f"  `--text-from-name {shlex.quote(pattern)}` reads {texts} from {', '.join(names)}."
-        for texts, pattern in islice(readings.items(), 3)
+        f"  `--text-from-name {shlex.quote(pattern)}` reads {what}."
+        for what, pattern in islice(readings.items(), 4)
     ]
 
 

@@ -187,7 +187,7 @@ class Listing:
         """Return the split that a label file or folder stands for, else the folder that it is in; else empty.
 
         Raises:
-            DataError: it is in doubt.
+            DataError: a name may stand for a part, or not.
         """
         while path:
             split = self.splits.get(path, "")
@@ -275,22 +275,22 @@ class Listing:
             reading(file),
             open_regular(self.root / file) if short is None else io.BytesIO(short) as stream,
         ):
-            yield stream, self._encoding(file, stream)
-
-    def _encoding(self, file: str, stream: BinaryIO) -> str:
-        """Return the encoding of an open text file, which is then at its beginning."""
-        if file not in self.encodings:
-            encoding = _encoding(partial(_blocks, stream))
-            if encoding == "utf-8-sig" and file in self.image_beside and self._encoding_beside == "gb18030":
-                encoding = "gb18030"
-            self.encodings[file] = encoding
-        stream.seek(0)
-        if self.encodings[file] == _UNKNOWN:
-            raise DataError(
-                f"{file}: the encoding is unknown (expected UTF-8, UTF-16 or GB18030). Fix: save it as UTF-8.",
-                code="bad_encoding",
-            )
-        return self.encodings[file]
+            if file not in self.encodings:
+                encoding = _encoding(partial(_blocks, stream))
+                if (
+                    encoding == "utf-8-sig"
+                    and file in self.image_beside
+                    and self._encoding_beside == "gb18030"
+                ):
+                    encoding = "gb18030"
+                self.encodings[file] = encoding
+            if self.encodings[file] == _UNKNOWN:
+                raise DataError(
+                    f"{file}: the encoding is unknown (expected UTF-8, UTF-16 or GB18030). Fix: save it as UTF-8.",
+                    code="bad_encoding",
+                )
+            stream.seek(0)
+            yield stream, self.encodings[file]
 
     def lines(self, file: str) -> Iterator[str]:
         """Yield the lines of a text file with their ends; of one longer than the limit only the start.
@@ -310,7 +310,7 @@ class Listing:
         """Return the whole text of a file.
 
         Raises:
-            DataError: it is larger than the limit, or as :meth:`lines`.
+            DataError: it is larger than the limit, its encoding is not known, or it cannot be read.
         """
         with self._opened(file) as (stream, encoding):
             content = stream.read(MAX_TEXT_BYTES + 1)

@@ -144,10 +144,14 @@ def recognise(
     if any(reading.doubts.total() for reading in readings):
         deque(records, maxlen=0)  # to the end
     notes += _remarks(listing, files, sum((reading.doubts for reading in selection), Counter()))
-    images = tuple(listing.images)
-    moved = tuple(sample for sample in listing.moved if sample.place.startswith(files))
     return Source(
-        selection[0].format, listing.root, files, images, tuple(notes), lambda: iter(records), moved
+        format=selection[0].format,
+        root=listing.root,
+        files=files,
+        images=tuple(listing.images),
+        notes=tuple(notes),
+        read=lambda: iter(records),
+        moved=tuple(sample for sample in listing.moved if sample.place.startswith(files)),
     )
 
 
@@ -155,18 +159,18 @@ def _remarks(listing: Listing, files: Sequence[str], doubts: Mapping[str, int]) 
     """Return what a user should know about the label files that are read, a sentence each."""
     guesses = [listing.guesses[file] for file in files if file in listing.guesses]
     no_parts = [path for path, split in listing.splits.items() if not split]
-    notes = [
-        f"{what}: {shortened(paths, count)}."
-        for what, paths, count in (
-            ("Images of lines are read, not photos of the same name", guesses, 1),
-            ("Not taken for parts of a split", no_parts, 3),
-        )
-        if paths
-    ]
-    notes += [f"{what}: {count:,}." for what, count in doubts.items() if count]
     encodings = {listing.encodings.get(file, "utf-8-sig"): file for file in reversed(files)}
-    return notes + [
-        f"{file} is read as {each.upper()}." for each, file in encodings.items() if each != "utf-8-sig"
+    return [
+        *(
+            f"{what}: {shortened(paths, count)}."
+            for what, paths, count in (
+                ("Images of lines are read, not photos of the same name", guesses, 1),
+                ("Not taken for parts of a split", no_parts, 3),
+            )
+            if paths
+        ),
+        *(f"{what}: {count:,}." for what, count in doubts.items() if count),
+        *(f"{file} is read as {each.upper()}." for each, file in encodings.items() if each != "utf-8-sig"),
     ]
 
 
@@ -234,7 +238,8 @@ def _entries(listing: Listing, format: Format, files: Sequence[str], doubts: Cou
         split = listing.split_of(file if len(files) == 1 else file.rpartition("/")[0])
         rows = format.read(listing, file)
         first = list(islice(rows, BLOCK))
-        find = finder(listing, file, doubts, (row.image for row in first if isinstance(row, Row)))
+        paths = (row.image for row in first if isinstance(row, Row))
+        find = str if format is FORMATS["lmdb"] else finder(listing, file, doubts, paths)
         for row in chain(first, rows):
             yield row if isinstance(row, Skipped) else _entry(listing, row, find, split, doubts)
 
@@ -255,7 +260,7 @@ def _distinct(readings: Sequence[_Reading]) -> Entries:
 def _entry(
     listing: Listing, row: Row, find: Callable[[str], str | None], split: str, doubts: Counter[str]
 ) -> Sample | Skipped:
-    image = row.image if row.stored else find(row.image)
+    image = find(row.image)
     if image is None:
         return Skipped("missing_image", row.place, repr(row.image))
     issue = _ISSUE.search(row.text)
@@ -350,9 +355,10 @@ def _copy(sample: Sample) -> str:
 
 
 def _ambiguous(listing: Listing, one: _Reading, other: _Reading) -> DataError:
-    flags = [f"--format {each.format}" for each in (one, other)]
-    if one.format == other.format:
-        flags = [f"--labels {shlex.quote(each.files[0])}" for each in (one, other)]
+    flags = [
+        f"--labels {shlex.quote(each.files[0])}" if one.format == other.format else f"--format {each.format}"
+        for each in (one, other)
+    ]
     examples = [
         f"  {each}: " + "; ".join(f"{sample.image} {sample.text!r}" for sample in each.samples[:3])
         for each in (one, other)

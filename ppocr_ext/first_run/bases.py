@@ -21,12 +21,10 @@ from ppocr_ext.limits import read_text
 from ppocr_ext.messages import setting
 from ppocr_ext.text_direction import client_direction
 
-_SINGLE = "configs/quickstart/single.yml"
 _DISTILL = "configs/lines/distill.yml"
 _NEWEST = ("v6", "v5", "v4", "v3", "v2")  # generations of PP-OCR
 _SMALL = ("_mobile_rec", "_small_rec", "_tiny_rec")
-_DICTIONARY = "Global.character_dict_path"
-_PUBLISHED = "_pretrained"  # ends the names of published files
+DICTIONARY = "Global.character_dict_path"
 
 
 @dataclass(frozen=True)
@@ -34,11 +32,11 @@ class Base:
     """What a first run is laid over.
 
     Attributes:
-        name: for messages.
-        files: ``_BASE_`` of the config that is written.
-        config: as it is loaded, of one recogniser or of a distillation.
-        weights: ``Global.pretrained_model``; None: from nothing, or each sub-model has its own.
-        charset: the dictionary of the weights; None: from nothing.
+        name: what messages call it.
+        files: the configs that ``_BASE_`` of the written config names.
+        config: these configs as they are loaded: one recogniser, or a distillation.
+        weights: ``Global.pretrained_model``; None if there are no weights, or each sub-model has its own.
+        charset: the dictionary of the weights; None if there are no weights.
         sections: ``Architecture``, and ``Loss`` if it is another one too, if no file has them.
         missing: official weights that are not on this machine.
         is_released: the weights are an inference model, which reads lines of any width.
@@ -58,15 +56,11 @@ class Base:
     is_trained: bool = False
 
     @property
-    def is_distillation(self) -> bool:
-        """True for a teacher and a student."""
-        return self.config.at("Architecture.Models", None) is not None
-
-    @property
     def is_from_nothing(self) -> bool:
         """True if what is trained has no weights."""
-        student = "Architecture.Models.Student.pretrained"
-        return (self.config.at(student, None) if self.is_distillation else self.weights) is None
+        if self.config.at("Architecture.Models", None) is None:
+            return self.weights is None
+        return self.config.at("Architecture.Models.Student.pretrained", None) is None
 
 
 SMALL = "small"  # name of the network of a student from nothing
@@ -102,7 +96,7 @@ def open_base(name: str, out: Path) -> Base:
     path = Path(name)
     folder = path if path.is_dir() else path.parent
     prefix = name.removesuffix(".pdparams")
-    entry = table().get(Path(prefix).name.removesuffix(_PUBLISHED))
+    entry = table().get(Path(prefix).name.removesuffix("_pretrained"))  # as published files are named
     if entry is not None and Path(f"{prefix}.pdparams").is_file() and not (folder / "config.yml").is_file():
         return _official_base(entry, prefix)
     is_given = path.is_dir() or Path(f"{prefix}.pdparams").is_file()
@@ -118,21 +112,25 @@ def open_base(name: str, out: Path) -> Base:
     charset = resolve_charset(config, _find_file)
     is_trained = config.settings.pretrained_model is None
     if sub_model is None:
-        files = (os.path.relpath((folder / "config.yml").resolve(), out.resolve()),)
-        return Base(f"the run {name}", files, config, weights, charset, is_trained=is_trained)
-    network = _plain_network(single.at("Architecture"))
-    over = _over(_SINGLE, network, config)
-    return Base(f"{sub_model} of the run {name}", **over, weights=weights, charset=charset, is_trained=True)
+        file = os.path.relpath((folder / "config.yml").resolve(), out.resolve())
+        return Base(f"the run {name}", (file,), config, weights, charset, is_trained=is_trained)
+    return Base(
+        f"{sub_model} of the run {name}",
+        **_over("configs/quickstart/single.yml", _plain_network(single.at("Architecture")), config),
+        weights=weights,
+        charset=charset,
+        is_trained=True,
+    )
 
 
 def open_distillation(teacher: str, student: str, out: Path, trusted: bool = False) -> Base:
     """Return the base that ``--distill TEACHER STUDENT`` names.
 
     Args:
-        teacher: as ``name`` of :func:`open_base`. An inference model teaches as it is.
-        student: the same.
+        teacher: the network that teaches, named as in :func:`open_base`. An inference model teaches as it is.
+        student: the network that is taught, named in the same way.
         out: the folder of the config that is written.
-        trusted: run an inference model that we do not know.
+        trusted: True runs an inference model that we do not know.
 
     Raises:
         PPOCRExtError: one of them cannot be used.
@@ -152,8 +150,14 @@ def open_distillation(teacher: str, student: str, out: Path, trusted: bool = Fal
         config = load(file)
         pair = [config.at(f"Architecture.Models.{each}.pretrained", None) for each in ("Teacher", "Student")]
         if pair == [teacher, student]:
-            shipped = f"configs/{file.relative_to(config_root())}"
-            return Base(title, (shipped,), config, charset=known, missing=missing, teacher=teaching.charset)
+            return Base(
+                title,
+                (f"configs/{file.relative_to(config_root())}",),
+                config,
+                charset=known,
+                missing=missing,
+                teacher=teaching.charset,
+            )
     models = {}
     for name, part, is_frozen in (("Teacher", teaching, True), ("Student", taught, False)):
         own = {"pretrained": part.weights, "freeze_params": is_frozen, "return_all_feats": True}
@@ -180,8 +184,8 @@ class Cover(NamedTuple):
     """An official model of a small network.
 
     Attributes:
-        name: as ``--base`` takes it.
-        share: of the characters that it knows, from 0 to 1.
+        name: the name that ``--base`` takes.
+        share: the share of the characters that it knows, from 0 to 1.
         source: where its weights are.
     """
 
@@ -228,7 +232,7 @@ def _official_base(entry: OfficialWeights, weights: str) -> Base:
             code="unknown_dictionary",
         )
     config = load(config_root() / config_name).with_values(
-        {_DICTIONARY: entry.dictionary, "Global.pretrained_model": weights}
+        {DICTIONARY: entry.dictionary, "Global.pretrained_model": weights}
     )
     return Base(
         entry.name,
@@ -253,7 +257,7 @@ def _released_base(source: ReleasedSource) -> Base:
     sections = {"Architecture": ctc_alone(config.at("Architecture"))}
     if config.at("Loss.loss_config_list", None) is not None:
         sections["Loss"] = {**config.at("Loss").thaw(), "loss_config_list": [{"CTCLoss": {}}]}
-    for listed in (config.at(_DICTIONARY), *shipped_dictionaries().values()):
+    for listed in (config.at(DICTIONARY), *shipped_dictionaries().values()):
         file = _find_file(listed)
         if file is not None and Charset.from_file(file, lenient=True).characters == source.model.characters:
             charset = replace(charset, path=Path(listed))
@@ -266,12 +270,18 @@ def _released_base(source: ReleasedSource) -> Base:
         "Train.sampler": None,
         "Train.dataset.name": "SimpleDataSet",
         "Train.dataset.transforms": [*others, *resize, keep_keys],
-        _DICTIONARY: None if charset.path is None else str(charset.path),
+        DICTIONARY: None if charset.path is None else str(charset.path),
         "Global.pretrained_model": source.value,
     }
-    title = f"{source.model.name or source.value}, {source.place}"
-    files = (f"configs/{shipped}",)
-    return Base(title, files, config.with_values(values), source.value, charset, sections, is_released=True)
+    return Base(
+        f"{source.model.name or source.value}, {source.place}",
+        (f"configs/{shipped}",),
+        config.with_values(values),
+        source.value,
+        charset,
+        sections,
+        is_released=True,
+    )
 
 
 def _prepared_for(model: ReleasedModel, config: Config, mode: str) -> list[dict[str, Any]]:
@@ -290,7 +300,7 @@ def _inference_model(source: ReleasedSource, trusted: bool) -> Base:
     """Return an inference model that teaches as it is.
 
     Raises:
-        WeightsError: it is not known, and not trusted.
+        WeightsError: we do not know the model, and the user does not trust it.
         CharsetError: its dictionary is not known.
     """
     model = source.model
@@ -322,10 +332,13 @@ def _find_file(path: str | Path) -> Path | None:
 
 def _over(file: str, network: dict[str, Any], config: Config) -> dict[str, Any]:
     """Return fields of a base: a network over a shipped file, with the images and the dictionary of ``config``."""
-    keys = (_DICTIONARY, "Global.use_space_char", "Global.text_direction", "Global.turn_tall_images")
+    keys = (DICTIONARY, "Global.use_space_char", "Global.text_direction", "Global.turn_tall_images")
     of_run = {"Eval": config.at("Eval"), **{key: config.at(key, None) for key in keys}}
-    joined = load(find_config(file)).with_values({"Architecture": network, **of_run})
-    return {"files": (file,), "config": joined, "sections": {"Architecture": network}}
+    return {
+        "files": (file,),
+        "config": load(find_config(file)).with_values({"Architecture": network, **of_run}),
+        "sections": {"Architecture": network},
+    }
 
 
 def _plain_network(network: Config) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from ppocr_ext.data.batches import batch_size, batch_size_key, batches_of_epoch
 from ppocr_ext.data.preprocessing import SQUASH, read_preprocessing, sampler_scales
 from ppocr_ext.data.sample_rules import FRAME_WIDTH, FRAMES_A_CHARACTER
 from ppocr_ext.errors import DataError
-from ppocr_ext.first_run.bases import Base
+from ppocr_ext.first_run.bases import DICTIONARY, Base
 from ppocr_ext.io.resources import shown_path
 from ppocr_ext.limits import usable_cores
 from ppocr_ext.messages import shortened
@@ -33,7 +33,6 @@ from ppocr_ext.text_direction import (
     turned,
 )
 
-DICTIONARY = "Global.character_dict_path"
 SPACE = "Global.use_space_char"
 DIRECTION = "Global.text_direction"
 LENGTH = "Global.max_text_length"
@@ -154,8 +153,14 @@ class Plan:
         rows = [
             row._replace(value=changed.get(row.key, row.value)) for row in self.decisions if row.key != key
         ]
-        step = f"batches of an optimizer step, which sees {batch * usual} samples"
-        rows += [Decision(key, changed[key], why), Decision("Global.accumulate", times * usual, step)]
+        rows += [
+            Decision(key, changed[key], why),
+            Decision(
+                "Global.accumulate",
+                times * usual,
+                f"batches of an optimizer step, which sees {batch * usual} samples",
+            ),
+        ]
         return replace(self, decisions=tuple(rows), steps=self.steps * times)
 
 
@@ -182,19 +187,18 @@ def decide(facts: Facts, base: Base, out: Path, characters: str | None = None, c
     # that of configs/lines is for each of two processes
     usual = (batch_size(base.config) or 32) * (2 if base.files[0].startswith("configs/lines/") else 1)
     batch = min(usual, max(_LEAST, lines // _STEPS_AN_EPOCH))
-    column = 0 if base.is_released else 1 if learned else 2
-    seen = next(row for most, row in _SEEN.items() if facts.samples <= most)[column]
+    seen = next(row for most, row in _SEEN.items() if facts.samples <= most)[
+        0 if base.is_released else 1 if learned else 2
+    ]
     epochs = math.ceil(seen / lines)
     steps = epochs * batches_of_epoch(base.config, lines, batch)
     # the square root suits Adam, whose steps do not grow with the gradient
     factor = math.sqrt(batch / usual) * (_SLOWER if base.is_trained else 1)
     rate = float(f"{base.config.at('Optimizer.lr.learning_rate', 0.001) * factor:.2g}")
     of_base = "of the base" if factor == 1 else f"{factor:.2g} times that of the base"
-    few = f"so that an epoch has at least {_STEPS_AN_EPOCH} steps"
     mixed = f": {drawn:,} drawn lines, and yours {repeats} times" if drawn else ""
     cores = usable_cores()
     neck = base.config.at(NECK, "") if base.is_released and batch < _FEW_FOR_NORMS else ""
-    needs_cpu = base.config.settings.use_gpu and not list(distributions(name="paddlepaddle-gpu"))
     decisions = (
         Decision(DICTIONARY, file, why),
         Decision(SPACE, use_space),
@@ -207,14 +211,22 @@ def decide(facts: Facts, base: Base, out: Path, characters: str | None = None, c
             "Optimizer.lr.warmup_epoch", float(f"{_WARM_UP * epochs:.2g}"), f"{_WARM_UP:.0%} of the epochs"
         ),
         *_sizes(facts, base, length.value - _MARKS),
-        Decision(batch_size_key(base.config), batch, "of the base" if batch == usual else few),
+        Decision(
+            batch_size_key(base.config),
+            batch,
+            "of the base" if batch == usual else f"so that an epoch has at least {_STEPS_AN_EPOCH} steps",
+        ),
         Decision("Train.loader.num_workers", min(4, cores - 1), f"{cores} cores"),
         *(
             [Decision("Global.freeze", list(_NORMS[neck]), f"{batch} samples are few for BatchNorm")]
             if neck in _NORMS
             else []
         ),
-        *([Decision("Global.use_gpu", False, "Paddle's build for CPUs")] if needs_cpu else []),
+        *(
+            [Decision("Global.use_gpu", False, "Paddle's build for CPUs")]
+            if base.config.settings.use_gpu and not list(distributions(name="paddlepaddle-gpu"))
+            else []
+        ),
         *([Decision("Metric.ignore_space", False, "labels have spaces")] if " " in facts.characters else []),
     )
     return Plan(base, decisions, dictionary, steps, drawn, repeats)
@@ -299,15 +311,13 @@ def _sizes(facts: Facts, base: Base, longest: int) -> list[Decision]:
     why = f"{new // FRAME_WIDTH} CTC frames; 95 % of the lines are at most {high:.1f} times as wide as high"
     if stretch:
         why = f"{new // FRAME_WIDTH} CTC frames; stretched: padded lines have {of_line:.1f} frames a character, too few"
-    decisions = [Decision("RecResizeImg.image_shape", [channels, height, new], why)]
-    if stretch or squashed:
-        decisions.append(Decision("RecResizeImg.padding", not stretch))
-    changed = bool(scales) and new != width
-    if changed:
-        decisions.append(
-            Decision("Train.sampler.scales", [[new, each] for _, each in scales], "as wide as in Eval")
-        )
-    return [*decisions, *_frames(base.config, new // FRAME_WIDTH, changed or frames > TRAIN_FRAMES)]
+    of_sampler = [[new, each] for _, each in scales] if new != width else []
+    return [
+        Decision("RecResizeImg.image_shape", [channels, height, new], why),
+        *([Decision("RecResizeImg.padding", not stretch)] if stretch or squashed else []),
+        *([Decision("Train.sampler.scales", of_sampler, "as wide as in Eval")] if of_sampler else []),
+        *_frames(base.config, new // FRAME_WIDTH, bool(of_sampler) or frames > TRAIN_FRAMES),
+    ]
 
 
 def _frames(config: Config, frames: int, of_width: bool) -> Iterator[Decision]:

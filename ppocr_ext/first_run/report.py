@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ppocr_ext.evaluation.predictions import Rate
-from ppocr_ext.first_run.config_text import RUN, Data
 from ppocr_ext.first_run.decisions import Decision, Plan
 from ppocr_ext.first_run.inspect import Inspection
 from ppocr_ext.first_run.split import FEW_VAL, OWN_SPLIT
-from ppocr_ext.first_run.writing import CONFIG, JUDGED, Files
+from ppocr_ext.first_run.writing import CONFIG, JUDGED, RUN, Data, Files
 from ppocr_ext.messages import command_line, shortened
 from ppocr_ext.report.page_template import duration, esc, page, percent, plain, scrolled, table
 from ppocr_ext.report.run_page import sample_cards
@@ -178,29 +177,25 @@ def page_text(inspection: Inspection, files: Files, trial: Trial) -> str:
     every = shortened(counts, _CHARACTERS, " ")
     png = base64.b64encode(trial.look).decode("ascii")
     look = f'<img alt="Images and labels of the first samples" src="data:image/png;base64,{png}">'
+    covers = [
+        (esc(each.name), percent(each.share), esc(each.source.place if each.source.is_here else "no"))
+        for each in inspection.covers
+    ]
+    of_covers = ["weights", "characters that they know", "on this machine"]
     parts = [
         f'<div class="card"><div class="figures">{cards}</div>{warnings}<ul class="lines">{others}</ul></div>',
         _section("Decisions", ["key", "value", "why"], decisions),
         "<h2>As the network sees the images</h2>" + scrolled("the first samples with their labels", look),
-    ]
-    if trial.doubtful:
-        parts.append(f"<h2>Doubtful labels, the worst first</h2>{sample_cards(trial.doubtful)}")
-    parts += [
+        f"<h2>Doubtful labels, the worst first</h2>{sample_cards(trial.doubtful)}" if trial.doubtful else "",
         _section("Rarest characters", ["character", "code", "samples", "first"], rarest),
         f'<details><summary>All characters</summary><p class="glyphs">{every}</p></details>',
+        _section("Official networks", of_covers, covers) if covers else "",
+        "<h2>Next</h2><pre>" + esc("\n".join(next_commands(inspection, files))) + "</pre>",
     ]
-    if inspection.covers:
-        covers = [
-            (esc(each.name), percent(each.share), esc(each.source.place if each.source.is_here else "no"))
-            for each in inspection.covers
-        ]
-        head = ["weights", "characters that they know", "on this machine"]
-        parts.append(_section("Official networks", head, covers))
-    commands = "\n".join(next_commands(inspection, files))
     return page(
         f"First look at {inspection.source.root}",
         f"{inspection.source.format}, {texts.samples:,} samples",
-        "".join([*parts, f"<h2>Next</h2><pre>{esc(commands)}</pre>"]),
+        "".join(parts),
     )
 
 

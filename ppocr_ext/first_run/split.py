@@ -100,7 +100,6 @@ def split_samples(
     if originals:
         first = dict(zip(keys_of["image"][::-1].tolist(), range(len(codes) - 1, -1, -1), strict=True))
         same = [(first[_key(copy)], first[_key(original)]) for copy, original in originals.items()]
-    result, by, lacking = codes, "", set[str]()
     for by, keys, pairs, most_unseen in _attempts(keys_of, same):
         result = codes.copy()
         groups, owners = _joined(keys, owners_of[by], pairs)
@@ -151,8 +150,12 @@ def _look(
                     del owners[kind][each]
     if len(texts) > min(_TEXTS, len(own) / _GROUPS):
         owners = {kind: {k: v for k, v in each.items() if k[0] != "\n"} for kind, each in owners.items()}
-    arrays = {kind: np.array(each, np.uint32) for kind, each in keys.items()}
-    return np.array(own, np.int8), arrays, owners, characters
+    return (
+        np.array(own, np.int8),
+        {kind: np.array(each, np.uint32) for kind, each in keys.items()},
+        owners,
+        characters,
+    )
 
 
 def _names(sample: Sample, originals: Mapping[str, str]) -> tuple[str, ...]:
@@ -179,17 +182,13 @@ def _attempts(
     for kind, keys in keys_of.items():
         if kind in ("copy", "image"):
             yield kind, keys, [], 0.0
-        elif _are_groups(keys):
+        elif _GROUPS <= len(sizes := np.unique(keys, return_counts=True)[1]) < len(keys) and (
+            sizes.max() <= _LARGEST * len(keys)
+        ):
             yield kind, keys, same, _UNSEEN if kind == "page" else 0.0
             if same and kind == "page":
                 yield kind, keys, [], _UNSEEN
     yield "copy", keys_of["copy"], [], 1.0
-
-
-def _are_groups(keys: np.ndarray) -> bool:
-    """Return True if samples can be split by these keys: enough groups, and none of them too large."""
-    sizes = np.unique(keys, return_counts=True)[1]
-    return _GROUPS <= len(sizes) < len(keys) and sizes.max() <= _LARGEST * len(keys)
 
 
 def _joined(

@@ -25,10 +25,10 @@ from ppocr_ext.data.preprocessing import apply_transforms, sampler_scales
 from ppocr_ext.data.sample_seeds import generators_seeded
 from ppocr_ext.evaluation.evaluate import evaluate
 from ppocr_ext.evaluation.predictions import Prediction
-from ppocr_ext.first_run.config_text import MORE, TAUGHT, Data, Lists
-from ppocr_ext.first_run.decisions import DICTIONARY, Plan
+from ppocr_ext.first_run.bases import DICTIONARY
+from ppocr_ext.first_run.decisions import Plan
 from ppocr_ext.first_run.inspect import Inspection
-from ppocr_ext.first_run.writing import CONFIG, JUDGED, Files, write_config
+from ppocr_ext.first_run.writing import CONFIG, JUDGED, MORE, TAUGHT, Data, Files, Lists, write_config
 from ppocr_ext.host import open_host
 from ppocr_ext.io.atomic import atomic_writer, scratch_folder
 from ppocr_ext.limits import memory_limit
@@ -96,19 +96,24 @@ def try_config(inspection: Inspection, files: Files, seconds: float | None, host
     if seconds is None:
         fix = " && ".join(f"ppocr-ext weights get {name}" for name in base.missing)
         names = ", ".join(base.missing)
-        note = f"nothing is tried, as these weights are not on this machine: {names}. Fix: {fix}"
-        return Trial(picture, {}, [], note)
+        return Trial(
+            picture,
+            {},
+            [],
+            f"nothing is tried, as these weights are not on this machine: {names}. Fix: {fix}",
+        )
     numbers = {"seconds": seconds}
     cards = []
     if base.weights is not None:
         reads, config = _read(config, inspection, files, host)
         numbers |= reads
-        best = max(numbers["accuracy"], numbers.get("own_size", 0.0))
-        if files.val.labels is not None and best >= READS:
-            doubtful = _write_doubtful(config, inspection.out, files.val.folder, host)
+        if files.val.labels is not None and max(numbers["accuracy"], numbers.get("own_size", 0.0)) >= READS:
+            judged = Data(files.val.folder, inspection.out / "train.txt")
+            losses = _judged_labels(_with_some(config, judged, inspection.out / "val.txt"), host)
+            doubtful = write_doubtful(inspection.out / "doubtful.tsv", losses)  # the least likely label first
             numbers["judged"] = len(doubtful)
             images = SampleImages(files.val.folder)
-            cards = [card_of(each, images) for each, _ in doubtful[:_SHOWN]]
+            cards = [card_of(losses[number][0], images) for number in doubtful[:_SHOWN]]
     return Trial(picture, numbers, cards, "")
 
 
@@ -130,8 +135,8 @@ def try_steps(inspection: Inspection, host: str | None = None) -> tuple[Plan, fl
         return plan, None
     with TemporaryDirectory(prefix="ppocr_ext_") as folder:
         config = _write_some(inspection, Path(folder))
-        others = 0.0 if plan.base.weights is None or inspection.general is None else TAUGHT
-        others += 0.0 if inspection.more is None else MORE
+        teaches = plan.base.weights is not None and inspection.general is not None
+        others = TAUGHT * teaches + MORE * (inspection.more is not None)
         costs = costs_of_steps(config, plan.steps // plan["Global.epoch_num"], host, others)
     key = batch_size_key(plan.base.config)
     allowed = _MEMORY * memory_limit()
@@ -154,9 +159,8 @@ def _write_some(inspection: Inspection, folder: Path) -> Config:
     own = tuple(str(place) if place.is_file() else file for file, place in places.items())
     data = Data(folder, folder / "some.txt")
     write_config(replace(inspection.plan, base=replace(base, files=own)), Lists(data, data), folder, "init")
-    config = load(folder / CONFIG)
     new = {} if inspection.plan.dictionary is None else {DICTIONARY: str(folder / "dict.txt")}
-    return config.with_values(new)
+    return load(folder / CONFIG).with_values(new)
 
 
 def _usable(inspection: Inspection, first: Sequence[Sample] = ()) -> Iterator[tuple[str, bytes]]:
@@ -177,12 +181,12 @@ def _read(
     begin = time.process_time()
     result = evaluate(run)
     reading = (time.process_time() - begin) / len(result.predictions)
-    unknown = sum(bool(base.charset and base.charset.unknown(each.label)) for each in result.predictions)
-    accuracy = result.metrics["acc"]
     numbers = {
-        "accuracy": accuracy,
+        "accuracy": result.metrics["acc"],
         "samples": len(result.predictions),
-        "unknown": unknown,
+        "unknown": sum(
+            bool(base.charset and base.charset.unknown(each.label)) for each in result.predictions
+        ),
         "reading": reading,
     }
     own_size = base.config.at("Eval.dataset.transforms")
@@ -191,21 +195,12 @@ def _read(
         numbers["own_size"] = evaluate(Run.build(config.with_values(values), "eval", host_path=host)).metrics[
             "acc"
         ]
-        if numbers["own_size"] > accuracy:
+        if numbers["own_size"] > numbers["accuracy"]:
             config = config.with_values(values)
     if files.general is not None:
         result = evaluate(Run.build(_with_some(config, files.general), "eval", host_path=host))
         numbers |= {"general": result.metrics["acc"], "general_samples": len(result.predictions)}
     return numbers, config
-
-
-def _write_doubtful(
-    config: Config, out: Path, folder: Path, host: str | None
-) -> list[tuple[Prediction, float]]:
-    """Write ``doubtful.tsv``; return what is read in samples of train and val, the least likely label first."""
-    judged = Data(folder, out / "train.txt")
-    losses = _judged_labels(_with_some(config, judged, out / "val.txt"), host)
-    return [losses[number] for number in write_doubtful(out / "doubtful.tsv", losses)]
 
 
 def _with_some(config: Config, data: Data, *more: Path) -> Config:
@@ -281,8 +276,8 @@ def costs_of_steps(config: Config, batches: int, host: str | None = None, others
 
     def step(count: int) -> float:
         places = paddle.arange(count) % subject.batch.samples
-        batch = replace(subject.batch, entries=[each[places] for each in subject.batch.entries])
-        part = replace(subject, batch=batch)
+        entries = [each[places] for each in subject.batch.entries]
+        part = replace(subject, batch=replace(subject.batch, entries=entries))
         ends = [clock()]
         for _ in range(_TIMED):
             total = part.total()
@@ -323,7 +318,7 @@ def _judged_labels(config: Config, host: str | None = None) -> list[tuple[Predic
     The loss is -log p(label), Graves et al. 2006, of the probabilities that the network decodes from.
 
     Raises:
-        PPOCRExtError: as an evaluation.
+        PPOCRExtError: the weights cannot be evaluated.
     """
     run = Run.build(config, "eval", host_path=host)
     losses: list[float] = []

@@ -2,33 +2,48 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
+from ppocr_ext import __version__
+from ppocr_ext.base.parts import OF_LABEL_FILES
+from ppocr_ext.checkpoint.weight_sources import find_source
+from ppocr_ext.config import Config
+from ppocr_ext.config.config_view import from_plain
+from ppocr_ext.config.yaml_io import dump
 from ppocr_ext.data.label_file import read_label_file, write_label_file
 from ppocr_ext.data.preprocessing import sampler_scales
 from ppocr_ext.data.sample_rules import SampleIssue
 from ppocr_ext.errors import DataError
-from ppocr_ext.first_run.config_text import NETWORK, Data, General, Lists, config_text, sections_text
-from ppocr_ext.first_run.decisions import Plan
+from ppocr_ext.first_run.decisions import Decision, Plan
 from ppocr_ext.first_run.inspect import DRAWABLE, Inspection, line_source
 from ppocr_ext.first_run.split import OWN_SPLIT
 from ppocr_ext.io.atomic import atomic_writer, write_text
+from ppocr_ext.io.resources import shown_path
 from ppocr_ext.limits import usable_cores
+from ppocr_ext.messages import printable, yaml_text
 from ppocr_ext.sources.listing import RECORD
-from ppocr_ext.sources.samples import SPLITS, Source
+from ppocr_ext.sources.samples import SPLITS
 from ppocr_ext.survey.images import ImageReader
 from ppocr_ext.synth.dataset_folder import DatasetFolder, make_folder
 
 CONFIG = "config.yml"
+NETWORK = "network.yml"
+RUN = "run"
+TAUGHT = 0.3  # share of a batch that the weights before the training teach (docs/results.md, Released models)
+MORE = 0.2  # share of a batch of the lines that only train (docs/results.md, Few labels)
+_OF_BASE = ("name", "label_file_list", "ratio_list", "data_dir", "delimiter", "ds_width", "transforms")
+
 GENERAL_LINES = 300
 # What may be lost of the general list. More is lost of drawn lines than of real ones: where 9 to 10 of 100 drawn lines
 # were, 1 to 4 of 100 photographed words and at most 1 of printed columns (docs/results.md, Released models).
@@ -37,12 +52,43 @@ JUDGED = 500  # samples of a list that are read before the training, and labels 
 _DRAWN = "drawn"  # lines to train on
 
 
+class Data(NamedTuple):
+    """Where the samples of ``Train`` or of ``Eval`` are.
+
+    Attributes:
+        folder: the folder that ``data_dir`` names.
+        labels: the label file; None if the folder is an LMDB.
+    """
+
+    folder: Path
+    labels: Path | None
+
+
+class Lists(NamedTuple):
+    """The samples that a config names.
+
+    Attributes:
+        train: the samples of ``Train``.
+        val: the samples of ``Eval``.
+        general: the lines that the recogniser must still read; a training from nothing has nothing to keep.
+        taught: lines of their kind that the weights before the training teach; None if there are none.
+        max_drop: how much the accuracy on ``general`` may fall.
+        more: samples that train beside those of ``Train``, in a part of each batch; None if there are none.
+    """
+
+    train: Data
+    val: Data
+    general: Data | None = None
+    taught: Data | None = None
+    max_drop: float = 0.0
+    more: Data | None = None
+
+
 @dataclass(frozen=True)
 class Files:
     """What a first run has written.
 
     Attributes:
-        train: the samples that train.
         val: the samples that evaluate.
         general: the samples that the recogniser must still read; None if there are none.
         counts: how many lines each list has.
@@ -50,7 +96,6 @@ class Files:
         notes: sentences that a user should read.
     """
 
-    train: Data
     val: Data
     general: Data | None
     counts: Counter[str]
@@ -62,7 +107,7 @@ def require_free(out: Path) -> None:
     """Refuse a folder that holds something.
 
     Raises:
-        DataError: it does.
+        DataError: the folder is not empty, or is a file.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise DataError(
@@ -93,13 +138,16 @@ def write_first_run(inspection: Inspection, command: str) -> Files:
         _draw(characters, inspection, out / _DRAWN, plan.drawn)
     left_out: Counter[str] = Counter()
     notes: list[str] = []
-    general = None
+    general = taught = None
     lmdbs = _own_lmdbs(inspection)
     if lmdbs:
         train, val = (Data(folder, None) for folder in lmdbs)
         counts.update(inspection.split.counts())
     else:
-        read = ImageReader(inspection.source.root) if _has_parts(inspection.source) else None
+        # parts of pages and records of LMDBs have no image file
+        source = inspection.source
+        has_parts = source.format == "lmdb" or next(source.samples()).box is not None
+        read = ImageReader(source.root) if has_parts else None
         root = _root(inspection, read is not None)
         train, val = (Data(root, out / f"{name}.txt") for name in ("train", "val"))
         counts += _write_lists(inspection, read, root, left_out)
@@ -117,12 +165,12 @@ def write_first_run(inspection: Inspection, command: str) -> Files:
         train = Data(train.folder, _mix(out, train.folder, plan))
     if plan.base.charset is not None or inspection.general is not None:
         try:
-            general = _write_general(inspection, counts)
+            general, taught = _write_general(inspection, counts)
         except DataError as error:
             notes.append(f"There is no general list: {error}")
-    lists = Lists(train, val, None if plan.base.weights is None else general, more)
-    write_config(plan, lists, out, command)
-    return Files(train, val, general and general.judged, counts, left_out, tuple(notes))
+    max_drop = MAX_DROP if inspection.general is None else MAX_DROP_OF_OWN
+    write_config(plan, Lists(train, val, general, taught, max_drop, more), out, command)
+    return Files(val, general, counts, left_out, tuple(notes))
 
 
 def write_config(plan: Plan, lists: Lists, out: Path, command: str) -> None:
@@ -130,8 +178,128 @@ def write_config(plan: Plan, lists: Lists, out: Path, command: str) -> None:
     if plan.dictionary is not None:
         write_text(out / "dict.txt", "".join(f"{each}\n" for each in plan.dictionary))
     if plan.base.sections is not None:
-        write_text(out / NETWORK, sections_text(plan.base.sections))
+        # networks that no other file has, and their losses
+        sections = (
+            dump({name: section}).replace(f"{name}:", f"{name}: !replace", 1)
+            for name, section in plan.base.sections.items()
+        )
+        write_text(out / NETWORK, "".join(sections))
     write_text(out / CONFIG, config_text(plan, lists, out, command))
+
+
+def config_text(plan: Plan, lists: Lists, out: Path, command: str) -> str:
+    """Return the config as YAML.
+
+    Args:
+        plan: the base and the values.
+        lists: the samples.
+        out: the folder of the config.
+        command: the command that made it, for the first line.
+    """
+    base = plan.base
+    rows = [
+        Decision("Global.save_model_dir", shown_path(out / RUN)),
+        Decision("Global.pretrained_model", base.weights),
+        *(row for row in plan.decisions if not row.key.startswith("RecResizeImg")),
+        Decision("Train.loader.shuffle", True),
+        *([Decision("Train.sampler", None, "images of one size")] if base.is_released else []),
+        *_mixed(lists, base.config),
+        *([Decision("Global.checkpoints", None)] if base.config.settings.checkpoints is not None else []),
+        *(
+            [Decision("Architecture.pretrained_dict", str(base.charset.path), "of the weights")]
+            if base.charset is not None and base.weights is not None and find_source(base.weights) is None
+            else []
+        ),
+    ]
+    files = [*base.files, *([NETWORK] if base.sections is not None else [])]
+    lines = [
+        _comment(
+            f"Written by `{command}`, ppocr-ext {__version__}. Change what you like: docs/configuration.md"
+        ),
+        f"_BASE_: {_inline(files)}   {_comment(base.name)}",
+    ]
+    sections = Config.of(from_plain({})).with_values({row.key: row.value for row in rows})
+    for section, values in sections.items():
+        lines.append(f"{section}:")
+        if section == "Train":
+            lines += _dataset_lines(_dataset(plan, "Train", lists.train))
+        for name, value in values.items():
+            start = f"{section}.{name}."
+            reasons = "; ".join(row.why for row in rows if row.why and f"{row.key}.".startswith(start))
+            lines.append(f"  {name}: {_inline(value)}{f'   {_comment(reasons)}' if reasons else ''}")
+    lines += ["Eval:", f"  dataset: !replace {_inline(_dataset(plan, 'Eval', lists.val))}"]
+    if lists.general is not None and base.weights is not None:
+        kept = {"dataset": _files(lists.general), "max_drop": lists.max_drop}
+        lines.append(f"  general: {_inline(kept)}   {_comment('what must still be read: docs/training.md')}")
+    elif base.config.at("Eval.general", None) is not None:
+        lines.append("  general: null")
+    return "\n".join([*lines, ""])
+
+
+def _mixed(lists: Lists, base: Config) -> Iterator[Decision]:
+    """Yield what puts other lines into each batch."""
+    mix: list[dict[str, Any]] = []
+    why = "other lines in each batch"
+    if lists.more is not None:
+        mix.append({"dataset": _files(lists.more), "share": MORE})
+    if lists.taught is not None:
+        mix.append({"dataset": _files(lists.taught), "share": TAUGHT, "labelled": False})
+        why += "; the weights before the training teach those with `labelled: false`: docs/training.md"
+        if base.settings.cal_metric_during_train:
+            yield Decision("Global.cal_metric_during_train", False, "not of lines without labels")
+    if mix:
+        yield Decision("Train.mix", mix, why)
+    elif base.at("Train.mix", None) is not None:
+        yield Decision("Train.mix", None, "the lists of the base are not used")
+
+
+def _files(data: Data) -> dict[str, Any]:
+    """Return the keys of a ``dataset`` that name its samples."""
+    folder = {"data_dir": shown_path(data.folder)}
+    return folder if data.labels is None else {**folder, "label_file_list": [shown_path(data.labels)]}
+
+
+def _comment(text: str) -> str:
+    """Return a comment on one line, whatever a path or a label has in it."""
+    return "# " + printable(text).replace("\n", "\\n")
+
+
+def _dataset(plan: Plan, mode: str, data: Data) -> dict[str, Any]:
+    """Return the section ``dataset``: that of the base with these samples, and with images of the plan's size."""
+    section = plan.base.config.at(f"{mode}.dataset").thaw()
+    name = "LMDBDataSet"
+    if data.labels is not None:
+        name = section["name"] if section["name"] in OF_LABEL_FILES else "SimpleDataSet"
+    dataset: dict[str, Any] = {"name": name, **_files(data)}
+    if section["name"] == name:
+        dataset |= {key: value for key, value in section.items() if key not in _OF_BASE}
+    dataset["transforms"] = [_resized(plan, each) for each in section["transforms"]]
+    return dataset
+
+
+def _resized(plan: Plan, transform: dict[str, Any]) -> dict[str, Any]:
+    """Return a transform; one that resizes gets the size of the plan."""
+    name, options = next(iter(transform.items()))
+    if not name.endswith("ResizeImg"):
+        return transform
+    start = "RecResizeImg."
+    size = {row.key.removeprefix(start): row.value for row in plan.decisions if row.key.startswith(start)}
+    return {name: {**(options or {}), **size}}
+
+
+def _dataset_lines(dataset: Mapping[str, Any]) -> list[str]:
+    lines = ["  dataset: !replace"]
+    lines += [f"    {key}: {_inline(value)}" for key, value in dataset.items() if key != "transforms"]
+    return [*lines, "    transforms:", *(f"      - {_inline(each)[1:-1]}" for each in dataset["transforms"])]
+
+
+def _inline(value: Any) -> str:
+    """Return a value as YAML on one line."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {_inline(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_inline, value)) + "]"
+    return yaml_text(value) if isinstance(value, str) else json.dumps(value)
 
 
 def _draw(characters: Sequence[str], inspection: Inspection, folder: Path, count: int) -> None:
@@ -154,19 +322,17 @@ def _own_lmdbs(inspection: Inspection) -> tuple[Path, Path] | None:
     """
     plan = inspection.plan
     source = inspection.source
-    has_all = "unknown_char" not in {each.code for each in inspection.found.skipped}
-    own = source.format == "lmdb" and inspection.split.by == OWN_SPLIT
-    if not own or not has_all or plan.drawn or sampler_scales(plan.base.config, "Train"):
+    if (
+        source.format != "lmdb"
+        or inspection.split.by != OWN_SPLIT
+        or any(each.code == "unknown_char" for each in inspection.found.skipped)
+        or plan.drawn
+        or sampler_scales(plan.base.config, "Train")
+    ):
         return None
     splits = {sample.image.rpartition("#")[0]: sample.split for sample in source.samples()}
     train, val = ([each for each in splits if splits[each] == split] for split in ("train", "val"))
     return (source.root / train[0], source.root / val[0]) if len(train) == len(val) == 1 else None
-
-
-def _has_parts(source: Source) -> bool:
-    """Return True if the samples are parts of pages or records of LMDBs, so that they have no image file."""
-    first = next(source.samples(), None)
-    return first is not None and (first.box is not None or source.format == "lmdb")
 
 
 def _root(inspection: Inspection, cuts: bool) -> Path:
@@ -264,8 +430,8 @@ def _write_more(inspection: Inspection, file: Path, counts: Counter[str]) -> Dat
     return Data(file.parent, own)
 
 
-def _write_general(inspection: Inspection, counts: Counter[str]) -> General | None:
-    """Write the lines that the recogniser must still read; return them, if there are any, and add their number.
+def _write_general(inspection: Inspection, counts: Counter[str]) -> tuple[Data | None, Data | None]:
+    """Write the lines that judge what the recogniser must still read, and those that teach it; return both.
 
     Of a list of the user, every second line judges, and the weights before the training teach the others. Drawn lines
     only judge: where the new lines look like them, they would teach the mistakes of these weights too.
@@ -293,6 +459,4 @@ def _write_general(inspection: Inspection, counts: Counter[str]) -> General | No
     counts["general"] = write_label_file(judged, rows[::every])
     if every > 1:
         counts["taught"] = write_label_file(taught, rows[1::every])
-    teaches = Data(file.parent, taught) if every > 1 else None
-    limit = MAX_DROP if own is None else MAX_DROP_OF_OWN
-    return General(Data(file.parent, judged), teaches, limit) if rows else None
+    return Data(file.parent, judged) if rows else None, Data(file.parent, taught) if every > 1 else None

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from posixpath import dirname
 from typing import Any
 
 from ppocr_ext.data.label_file import BOXES
@@ -28,7 +29,6 @@ _NO_TEXT = re.compile(r"class(es)?|width|height|size|score|split|url|(.*_)?id|in
 # what a mark is in a table or in XML that is not set
 _NO = ("", "0", "0.0", "false", "no", "n", "none", "null")
 _HEAD_FILES = 20  # that tell what stands beside images
-_DECODER = json.JSONDecoder()
 _IMAGE = rf"\.(?i:{'|'.join(IMAGE_ENDINGS)})"
 _DOCTR = re.compile(rf'\{{\s*"[^"]*{_IMAGE}"\s*:\s*["\d]')
 PAGE = rf"(?P<image>[^\t]+{_IMAGE})\t(?P<text>\[\s*[{{\]].*)"
@@ -77,7 +77,7 @@ def load_json(listing: Listing, file: str) -> Any:
     """Return the content of a JSON file.
 
     Raises:
-        DataError: as :func:`reading`.
+        DataError: it is not JSON, or cannot be read.
     """
     with reading(file):
         return json.loads(listing.text(file))
@@ -86,7 +86,7 @@ def load_json(listing: Listing, file: str) -> Any:
 def parse_json(text: str) -> Any:
     """Return the first value in a JSON text; None if it is not JSON, or is cut off."""
     with suppress(ValueError, RecursionError):
-        return _DECODER.raw_decode(text)[0]
+        return json.JSONDecoder().raw_decode(text)[0]
     return None
 
 
@@ -201,7 +201,7 @@ def table_records(listing: Listing, file: str) -> Iterator[tuple[str, Fields]]:
     """Yield place and cells by column name of each row of a table; a row of more columns has the key None.
 
     Raises:
-        DataError: it is not CSV, or as :meth:`Listing.lines`.
+        DataError: it is not CSV, its encoding is not known, or it cannot be read.
     """
     delimiter, names = _header(listing, file)
     reader = csv.DictReader(
@@ -240,7 +240,12 @@ def lack(listing: Listing, file: str) -> str:
     keys = list(_first_object(head)) if kind == "field" else _header(listing, file)[1]
     needs = [name for name, known in (("image", _IMAGE_KEYS), ("text", TEXT_KEYS)) if not {*known} & {*keys}]
     what = f"has no {kind} `{'` and no `'.join(needs)}`" if needs else "its boxes are not read"
-    return f", and {what}" if len(keys) > 1 and (len(needs) < 2 or re.search(_IMAGE, head)) else ""
+    if len(keys) > 1 and (len(needs) < 2 or re.search(_IMAGE, head)):
+        return f", and {what}"
+    is_beside = dirname(file) in set(map(dirname, listing.image_beside)) or any(
+        has_lines(listing, file, pattern) for pattern in _BESIDE.values()
+    )
+    return ", and no image has its name" if is_beside else ""
 
 
 def _first_object(text: str) -> Fields:
@@ -297,7 +302,7 @@ def _read_lmdb(listing: Listing, file: str) -> Iterator[Row]:
     data = open_set(listing.root / folder)
     for number in range(1, data.count + 1):
         name = f"{folder or '.'}#{number}"
-        yield Row(name, bytes(data.label(number) or b"").decode("utf-8", "replace"), name, stored=True)
+        yield Row(name, bytes(data.label(number) or b"").decode("utf-8", "replace"), name)
 
 
 LINE_FORMATS = {

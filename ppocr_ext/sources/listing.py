@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path, PurePosixPath
-from posixpath import dirname, getsize, isfile, islink, join, normpath, realpath, relpath
+from posixpath import basename, dirname, getsize, isfile, islink, join, normpath, realpath, relpath
 from typing import Any, BinaryIO
 from xml.etree import ElementTree
 
@@ -157,17 +157,14 @@ class Listing:
             file: self.nearest(next((images[name] for name in each if name in images), []), file, file)
             for file, each in names.items()
         }
-        # an image belongs to the file in its own folder, not to one elsewhere whose image is missing
-        owners = {image: file for file, image in pairs.items() if image and dirname(image) == dirname(file)}
-        pairs = {
-            file: image
-            for file, image in pairs.items()
-            if dirname(owners.get(image or "", file)) == dirname(file)
-        }
+        # an image belongs to the nearest file, not to those elsewhere whose images are missing
+        away = {file: _away(file, image) for file, image in pairs.items() if image}
+        nearest = {pairs[file]: away[file] for file in sorted(away, key=away.__getitem__, reverse=True)}
         return {
-            file: f"{self.root}/{pairs.get(file) or file}"
-            for file in names
-            if pairs.get(file) or file.lower().endswith(".gt.txt")  # the latter is reported as missing_image
+            file: f"{self.root}/{image if is_own else file}"
+            for file, image in pairs.items()
+            if (is_own := file in away and away[file] == nearest[image])
+            or file.lower().endswith(".gt.txt")  # this is reported as missing_image
         }
 
     @cached_property
@@ -190,7 +187,7 @@ class Listing:
         """Return the split that a label file or folder stands for, else the folder that it is in; else empty.
 
         Raises:
-            DataError: it is in doubt.
+            DataError: a name may stand for a part, or not.
         """
         while path:
             split = self.splits.get(path, "")
@@ -278,22 +275,22 @@ class Listing:
             reading(file),
             open_regular(self.root / file) if short is None else io.BytesIO(short) as stream,
         ):
-            yield stream, self._encoding(file, stream)
-
-    def _encoding(self, file: str, stream: BinaryIO) -> str:
-        """Return the encoding of an open text file, which is then at its beginning."""
-        if file not in self.encodings:
-            encoding = _encoding(partial(_blocks, stream))
-            if encoding == "utf-8-sig" and file in self.image_beside and self._encoding_beside == "gb18030":
-                encoding = "gb18030"
-            self.encodings[file] = encoding
-        stream.seek(0)
-        if self.encodings[file] == _UNKNOWN:
-            raise DataError(
-                f"{file}: the encoding is unknown (expected UTF-8, UTF-16 or GB18030). Fix: save it as UTF-8.",
-                code="bad_encoding",
-            )
-        return self.encodings[file]
+            if file not in self.encodings:
+                encoding = _encoding(partial(_blocks, stream))
+                if (
+                    encoding == "utf-8-sig"
+                    and file in self.image_beside
+                    and self._encoding_beside == "gb18030"
+                ):
+                    encoding = "gb18030"
+                self.encodings[file] = encoding
+            if self.encodings[file] == _UNKNOWN:
+                raise DataError(
+                    f"{file}: the encoding is unknown (expected UTF-8, UTF-16 or GB18030). Fix: save it as UTF-8.",
+                    code="bad_encoding",
+                )
+            stream.seek(0)
+            yield stream, self.encodings[file]
 
     def lines(self, file: str) -> Iterator[str]:
         """Yield the lines of a text file with their ends; of one longer than the limit only the start.
@@ -313,7 +310,7 @@ class Listing:
         """Return the whole text of a file.
 
         Raises:
-            DataError: it is larger than the limit, or as :meth:`lines`.
+            DataError: it is larger than the limit, its encoding is not known, or it cannot be read.
         """
         with self._opened(file) as (stream, encoding):
             content = stream.read(MAX_TEXT_BYTES + 1)
@@ -382,6 +379,12 @@ def _only(tests: Iterable[Callable[[str], object]], options: Sequence[str]) -> s
     """Return the option that alone passes the first test which one alone passes; None if there is no such test."""
     matches = (list(filter(test, options)) for test in tests) if len(options) <= _MOST_ALIKE else ()
     return next((each[0] for each in matches if len(each) == 1), None)
+
+
+def _away(file: str, image: str) -> tuple[bool, int]:
+    """Return how far an image is from a label file: whether their folders have other names, and the steps between."""
+    folders = dirname(file), dirname(image)
+    return basename(folders[0]) != basename(folders[1]), relpath(image, folders[0] or ".").count("/")
 
 
 def _by_name(images: Iterable[tuple[str, str]]) -> dict[str, list[str]]:

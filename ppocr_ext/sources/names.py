@@ -24,7 +24,8 @@ _SPLIT_WORDS = {
 # words that say nothing about the content of a folder or list
 _PLAIN = {
     "anno", "annotation", "annotations", "crops", "data", "dataset", "image", "images", "img", "imgs", "json", "lists",
-    "rec", "set", "split", "xml", *LIST_ENDINGS,
+    "rec", "set", "split", "word", "words", "xml", *LIST_ENDINGS,
+    "ch", "challenge", "localization", "task", "transcription",  # of ICDAR
 }  # fmt: skip
 _CROP = re.compile(r"(.+)_crop_\d+\.\w+")
 IN_DOUBT = "?"  # in place of a split
@@ -42,8 +43,7 @@ def stem(path: str) -> str:
 
 def page_of_crop(path: str) -> str:
     """Return ``a/page`` for ``a/page_crop_3.jpg``, as PPOCRLabel names what it cuts from a page; empty for others."""
-    crop = _CROP.fullmatch(path) if "_crop_" in path else None
-    return crop[1] if crop else ""
+    return crop[1] if (crop := _CROP.fullmatch(path)) else ""
 
 
 def split_named(name: str) -> tuple[str, tuple[str, ...]]:
@@ -72,11 +72,9 @@ def splits_of(names: Iterable[str], are_folders: bool) -> dict[str, str]:
     splits = {}
     for name, (split, words) in found.items():
         if split == "train":
-            is_part = words in of_others or not (words or _TRAIN_DATA.match(name))
-            splits[name] = split if is_part else ""
+            splits[name] = split if words in of_others or not (words or _TRAIN_DATA.match(name)) else ""
         elif split and words:
-            is_near = of_train or words in plain
-            splits[name] = split if words in of_train else IN_DOUBT if is_near else ""
+            splits[name] = split if words in of_train else IN_DOUBT if of_train or words in plain else ""
         elif split:
             splits[name] = IN_DOUBT if are_folders and not of_train and plain - {()} else split
     if not plain and {"train"} < set(splits.values()) - {IN_DOUBT, ""}:

@@ -52,7 +52,7 @@ def corners(box: Fields, text: str = "") -> tuple[Box, bool]:
         text: the text in the box.
 
     Raises:
-        KeyError, TypeError, ValueError: it is none of these, or has no area.
+        KeyError, TypeError, ValueError: the box is written in another way, or has no area.
     """
     points = _points(box)
     is_given = len(points) == 4
@@ -244,8 +244,7 @@ def _labelme(listing: Listing) -> tuple[str, dict[str, list[Fields]]]:
     shapes = list(chain(*every.values()))
     described = sum(bool(shape.get("description")) for shape in shapes)
     is_one = len({str(shape.get("label")) for shape in shapes}) == 1
-    is_text = described and (2 * described >= len(shapes) or is_one)
-    return "description" if is_text else "label", every
+    return "description" if described and (2 * described >= len(shapes) or is_one) else "label", every
 
 
 def _read_labelme(listing: Listing, file: str) -> Rows:

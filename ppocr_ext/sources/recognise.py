@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
+from posixpath import splitext
 from typing import NamedTuple
 
 from ppocr_ext.data.issue_rules import RULES
@@ -25,8 +26,15 @@ FORMATS: dict[str, Format] = {**LINE_FORMATS, **PAGE_FORMATS}
 _STREAMS = 100  # label files that stay open until it is known whether they are read
 _NAMED = 5  # lists that are not read
 _MOST_COMPARED = 200_000
-# what may be the text in the name of an image: the first, the last or a middle word, all but the last, all
-_FROM_NAMES = (r"^[^-_ ]+", r"[^-_ ]+$", r"(?<=[-_ ])[^-_ ]+(?=[-_ ])", r".+(?=[-_])", r".+")
+# what may be the text in the name of an image: the first, the last or a middle word, all but the last, all, its folder
+_FROM_NAMES = (
+    r"^[^-_ ]+",
+    r"[^-_ ]+$",
+    r"(?<=[-_ ])[^-_ ]+(?=[-_ ])",
+    r".+(?=[-_])",
+    r".+",
+    r"[^/]+(?=/[^/]*$)",
+)
 _ISSUE = re.compile(  # the name of a group is the reason
     r"(?P<no_text>\A\s*\Z)|(?P<illegible>\A###\Z)|(?P<several_lines>[\r\n\x85\u2028\u2029])"
     rf"|(?P<bad_text>[\t\ufffd\ud800-\udfff]|\A.{{{MAX_LABEL_LINE_BYTES // 8}}})",
@@ -52,7 +60,10 @@ _UNSUPPORTED = {  # of the path of a file, or of its beginning: what it is, and 
     r"<PcGts\b": ("PAGE XML", _LINES),
     r"<alto\b": ("ALTO XML", _LINES),
     r"<annotation>": ("Pascal VOC, which has boxes without text,", _EXPORT),
-    r"(^|/)(data\.ya?ml|obj\.data|classes\.txt)$|\A-?[\d.]+([ ,]+-?[\d.]+){4,}( \S+ \d)?\s*(?m:$)"
+    r"\Ax: \[\[": ("Total-Text", "write PPOCRLabel's Label.txt, or cut the lines"),
+    r'"data_list"\s*:': ("MMOCR's JSON", "write lines `path<TAB>text`"),
+    r"(^|/)(data\.ya?ml|obj\.data|classes\.txt)$"
+    r"|\A-?[\d.]+(( +-?[\d.]+){4,}( \S+ \d)?|(, *-?[\d.]+){4,7})\s*(?m:$)"
     r"|\A\S+( -?[\d.]+){14}": (
         "YOLO, or other boxes without text,",
         _EXPORT,
@@ -95,8 +106,9 @@ def recognise(
         root: the folder of images and label files.
         format: a key of ``FORMATS``, if several are possible.
         labels: the label files to read, relative to the current folder or to ``root``; empty: all.
-        text_from_name: a regular expression that finds the text in the name of an image without its ending: the group
-            ``text``, else the first group, else all that matches. Label files are not read then.
+        text_from_name: a regular expression that finds the text in the name of an image without its ending, or in its
+            path if it has a ``/``: the group ``text``, else the first group, else all that matches. Label files are
+            not read then.
         ask_for_split: a folder or label file that may be a part of a split, or not, is an error (``ambiguous_split``).
 
     Raises:
@@ -132,10 +144,14 @@ def recognise(
     if any(reading.doubts.total() for reading in readings):
         deque(records, maxlen=0)  # to the end
     notes += _remarks(listing, files, sum((reading.doubts for reading in selection), Counter()))
-    images = tuple(listing.images)
-    moved = tuple(sample for sample in listing.moved if sample.place.startswith(files))
     return Source(
-        selection[0].format, listing.root, files, images, tuple(notes), lambda: iter(records), moved
+        format=selection[0].format,
+        root=listing.root,
+        files=files,
+        images=tuple(listing.images),
+        notes=tuple(notes),
+        read=lambda: iter(records),
+        moved=tuple(sample for sample in listing.moved if sample.place.startswith(files)),
     )
 
 
@@ -143,18 +159,18 @@ def _remarks(listing: Listing, files: Sequence[str], doubts: Mapping[str, int]) 
     """Return what a user should know about the label files that are read, a sentence each."""
     guesses = [listing.guesses[file] for file in files if file in listing.guesses]
     no_parts = [path for path, split in listing.splits.items() if not split]
-    notes = [
-        f"{what}: {shortened(paths, count)}."
-        for what, paths, count in (
-            ("Images of lines are read, not photos of the same name", guesses, 1),
-            ("Not taken for parts of a split", no_parts, 3),
-        )
-        if paths
-    ]
-    notes += [f"{what}: {count:,}." for what, count in doubts.items() if count]
     encodings = {listing.encodings.get(file, "utf-8-sig"): file for file in reversed(files)}
-    return notes + [
-        f"{file} is read as {each.upper()}." for each, file in encodings.items() if each != "utf-8-sig"
+    return [
+        *(
+            f"{what}: {shortened(paths, count)}."
+            for what, paths, count in (
+                ("Images of lines are read, not photos of the same name", guesses, 1),
+                ("Not taken for parts of a split", no_parts, 3),
+            )
+            if paths
+        ),
+        *(f"{what}: {count:,}." for what, count in doubts.items() if count),
+        *(f"{file} is read as {each.upper()}." for each, file in encodings.items() if each != "utf-8-sig"),
     ]
 
 
@@ -194,7 +210,7 @@ def _file_names(pattern: str) -> Format:
 
     def read(listing: Listing, _: str) -> Rows:
         for image in listing.images:
-            match = expression.search(stem(image))
+            match = expression.search(_name(image, pattern))
             yield (
                 Row(f"{listing.root}/{image}", match[group] or "", image)
                 if match
@@ -202,6 +218,11 @@ def _file_names(pattern: str) -> Format:
             )
 
     return Format("names of images", lambda _: [("",)], read)
+
+
+def _name(image: str, pattern: str) -> str:
+    """Return what a pattern is searched in: the name of an image without its ending, with folders if it has a slash."""
+    return splitext(image)[0] if "/" in pattern else stem(image)
 
 
 def _entries(listing: Listing, format: Format, files: Sequence[str], doubts: Counter[str]) -> Entries:
@@ -217,7 +238,8 @@ def _entries(listing: Listing, format: Format, files: Sequence[str], doubts: Cou
         split = listing.split_of(file if len(files) == 1 else file.rpartition("/")[0])
         rows = format.read(listing, file)
         first = list(islice(rows, BLOCK))
-        find = finder(listing, file, doubts, (row.image for row in first if isinstance(row, Row)))
+        paths = (row.image for row in first if isinstance(row, Row))
+        find = str if format is FORMATS["lmdb"] else finder(listing, file, doubts, paths)
         for row in chain(first, rows):
             yield row if isinstance(row, Skipped) else _entry(listing, row, find, split, doubts)
 
@@ -238,7 +260,7 @@ def _distinct(readings: Sequence[_Reading]) -> Entries:
 def _entry(
     listing: Listing, row: Row, find: Callable[[str], str | None], split: str, doubts: Counter[str]
 ) -> Sample | Skipped:
-    image = row.image if row.stored else find(row.image)
+    image = find(row.image)
     if image is None:
         return Skipped("missing_image", row.place, repr(row.image))
     issue = _ISSUE.search(row.text)
@@ -333,9 +355,10 @@ def _copy(sample: Sample) -> str:
 
 
 def _ambiguous(listing: Listing, one: _Reading, other: _Reading) -> DataError:
-    flags = [f"--format {each.format}" for each in (one, other)]
-    if one.format == other.format:
-        flags = [f"--labels {shlex.quote(each.files[0])}" for each in (one, other)]
+    flags = [
+        f"--labels {shlex.quote(each.files[0])}" if one.format == other.format else f"--format {each.format}"
+        for each in (one, other)
+    ]
     examples = [
         f"  {each}: " + "; ".join(f"{sample.image} {sample.text!r}" for sample in each.samples[:3])
         for each in (one, other)
@@ -374,9 +397,10 @@ def _unread(listing: Listing, read: Collection[str]) -> Iterator[str]:
 def _why_unknown(listing: Listing, file: str) -> str:
     """Return why a file is in no known format."""
     head = listing.head(file)
-    return (
-        _unsupported([(file, file), (file, head)])
-        or f"{file} is not read, its format is unknown: it begins with {head[:80]!r}{lack(listing, file)}."
+    return _unsupported([(file, file), (file, head)]) or (
+        f"{file} is not read, its format is unknown: it begins with {head[:80]!r}{lack(listing, file)}."
+        if head
+        else f"{file} is not read: it has no text."
     )
 
 
@@ -407,16 +431,17 @@ def _nothing(listing: Listing, notes: Sequence[str]) -> DataError:
 
 
 def _from_names(images: Sequence[str]) -> list[str]:
-    """Return a line for each of at most three ways to take the texts from the names of images, with what it reads."""
-    names = [stem(image) for image in images[:: len(images) // 3 or 1][:3]]
-    readings: dict[str, str] = {}  # what is read -> the pattern
+    """Return a line for each of at most four ways to take the texts from the names of images, with what it reads."""
+    chosen = images[:: len(images) // 3 or 1][:3]
+    readings: dict[str, str] = {}  # what is read, and from what -> the pattern
     for pattern in _FROM_NAMES:
+        names = [_name(image, pattern) for image in chosen]
         texts = [match[0] for name in names if (match := re.search(pattern, name))]
         if len(texts) == len(names) and (len({*texts}) > 1 or len({*names}) == 1):
-            readings.setdefault(", ".join(map(repr, texts)), pattern)
+            readings.setdefault(f"{', '.join(map(repr, texts))} from {', '.join(names)}", pattern)
     return [
-        f"  `--text-from-name {shlex.quote(pattern)}` reads {texts} from {', '.join(names)}."
-        for texts, pattern in islice(readings.items(), 3)
+        f"  `--text-from-name {shlex.quote(pattern)}` reads {what}."
+        for what, pattern in islice(readings.items(), 4)
     ]
 
 

@@ -6,7 +6,7 @@ import marshal
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,12 +21,11 @@ class Row(NamedTuple):
     """What a label file says about one text, before its image is looked for.
 
     Attributes:
-        image: the path as it stands in the file.
+        image: the path as it stands in the file; of an image in an LMDB its final name.
         text: the text as the file has it, without the line end.
         place: where the text stands; see :class:`Sample`.
         split: the split that a column of the file names; empty if there is none.
         box: where the text is on a page, as ``page_formats.corners`` takes it; None if it is the whole image.
-        stored: True if the image is in an LMDB, and ``image`` is its final name.
     """
 
     image: str
@@ -34,7 +33,6 @@ class Row(NamedTuple):
     place: str
     split: str = ""
     box: Fields | None = None
-    stored: bool = False
 
 
 class Sample(NamedTuple):
@@ -90,17 +88,14 @@ class Records:
         self._blocks: list[bytes] = []
 
     def __iter__(self) -> Entries:
-        number = 0
-        while number < len(self._blocks) or self._read_block():
+        for number in count():
+            if number == len(self._blocks):
+                block = [tuple(entry) for entry in islice(self._entries, BLOCK)]
+                if not block:
+                    return
+                self._blocks.append(zlib.compress(marshal.dumps(block), 1))
             for values in marshal.loads(zlib.decompress(self._blocks[number])):
                 yield Sample._make(values) if len(values) == len(Sample._fields) else Skipped._make(values)
-            number += 1
-
-    def _read_block(self) -> bool:
-        block = [tuple(entry) for entry in islice(self._entries, BLOCK)]
-        if block:
-            self._blocks.append(zlib.compress(marshal.dumps(block), 1))
-        return bool(block)
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from ppocr_ext.config.derive import with_class_counts
 from ppocr_ext.data.batches import batch_size_key
 from ppocr_ext.first_run import decisions
 from ppocr_ext.first_run.bases import Base, covering_weights, open_base, small_base
-from ppocr_ext.first_run.config_text import Data, Lists, config_text
 from ppocr_ext.first_run.decisions import Facts, Plan
+from ppocr_ext.first_run.writing import Data, Lists, config_text
 from ppocr_ext.host import open_host
 from ppocr_ext.io.resources import config_root
 from ppocr_ext.optim.optimizers import match_patterns

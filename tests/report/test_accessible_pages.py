@@ -19,8 +19,8 @@ from test_run_page import EVIL, make_run
 from ppocr_ext import inspect_data
 from ppocr_ext.data.label_file import write_label_file
 from ppocr_ext.evaluation.predictions import Prediction
-from ppocr_ext.first_run.config_text import Data
 from ppocr_ext.first_run.report import page_text
+from ppocr_ext.first_run.writing import Data
 from ppocr_ext.report.confusion_report import compare, confusion_page
 from ppocr_ext.report.page_samples import SampleCard, SampleImages
 from ppocr_ext.report.run_page import write_report

@@ -107,6 +107,26 @@ def test_a_missing_image_is_not_that_of_another_folder(tmp_path: Path, form: str
     assert [each.reason for each in skipped] == ["missing_image"]
 
 
+@pytest.mark.parametrize(
+    ("own", "other", "image"),
+    [
+        ("Test/Gt", "Training/Gt", "Test/Img"),
+        ("labels/val", "labels/train", "images/val"),
+        ("a", "a/old", "a"),
+    ],
+)
+def test_an_image_belongs_to_the_nearest_text(tmp_path: Path, own: str, other: str, image: str) -> None:
+    images(tmp_path, [f"{image}/1.png", f"{image}/2.png"])
+    for name in ("1", "2", "3"):
+        write(tmp_path, f"{own}/gt_{name}.txt", f"{POLYGON},own\n")
+        write(tmp_path, f"{other}/gt_{name}.txt", f"{POLYGON},other\n")
+    source = recognise(tmp_path)
+    assert {each.image: each.text for each in source.samples()} == {f"{image}/{n}.png": "own" for n in (1, 2)}
+    assert {f"{other}/gt_{n}.txt" for n in (1, 2, 3)} <= {
+        note.partition(" is not read")[0] for note in source.notes
+    }
+
+
 PATHS = {
     "train/1.png": "train/1.png", "./train/1.png": "train/1.png", "list/../train/1.png": "train/1.png",
     "train\\1.png": "train/1.png", "2.png": "list/2.png", "list/2.PNG": "list/2.png", "inner.png": "inner.png",
@@ -182,6 +202,11 @@ def splits(root: Path, folders: list[str], lists: tuple[str, ...] = (), **option
         {"train2017": "train", "val2017": "val"},
         {"icdar train": "train", "icdar test": "test"},
         {"ch4_training_images": "train", "ch4_test_images": "test", "Challenge4_Test_Task1_GT": "test"},
+        {
+            "ch4_training_localization_transcription_gt": "train",
+            "ch4_test_images_gt": "test",
+            "icdar_c4_train_imgs": "",
+        },
         {"all/train/x": "train", "all/test/x": "test"},
         {"crash test": "", "dev board": "", "street": ""},
         {"压力测试": "", "街道": ""},
@@ -355,6 +380,7 @@ def test_texts_in_names_need_a_pattern(tmp_path: Path) -> None:
         (["a/京A1_0.png", "a/B2_1.PNG", "x.jpg"], {"^[^-_ ]+": "京A1", "[^-_ ]+$": "0", ".+": "京A1_0"}),
         (["1_A_2.png", "3_B_4.png"], {"^[^-_ ]+": "1", "[^-_ ]+$": "2", "(?<=[-_ ])[^-_ ]+(?=[-_ ])": "A"}),
         (["AB.png", "CD.png"], {"^[^-_ ]+": "AB"}),
+        (["A/1.png", "京/1.png"], {"[^/]+(?=/[^/]*$)": "京"}),  # a folder for each class
     ],
 )
 def test_the_error_shows_what_names_of_images_may_say(
@@ -398,6 +424,8 @@ def test_a_named_label_file_is_read_or_is_an_error(tmp_path: Path) -> None:
         ("l.csv", "image,label,xmin,ymin\na.jpg,plate,1,2\n", "boxes"),
         ("l.txt", "a.jpg\nb.jpg\n", r"'a.jpg\nb.jpg\n'"),
         ("l.txt", "a.jpg 1,2,3,4,0\n", "1,2,3,4,0"),
+        ("l.txt", "", "no text"),
+        ("box/b.csv", f"{POLYGON},1950\n", "image has its name"),
     ],
 )
 def test_the_error_says_what_a_file_has_not(tmp_path: Path, name: str, text: str, fact: str) -> None:
@@ -501,6 +529,8 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("via.csv", "filename,region_shape_attributes,region_attributes\n"),
         ("output.manifest", '{"source-ref": "s3://b/a.jpg", "job": {}}\n'), ("train.txt", '["a.jpg", "b.jpg"]\tx\n'),
         ("a.txt", "1 1 5 1 5 5 1 5 plate 0\n"),
+        ("poly_gt_a.txt", "x: [[1 5 5 1]], y: [[1 1 5 5]], ornt: [u'h'], transcriptions: [u'OPEN']\n"),
+        ("labels.json", '{"metainfo": {}, "data_list": [{"instances": [{"text": "x"}], "img_path": "a.jpg"}]}'),
         ("a.txt", "plate 0.00 0 0.0 1 1 5 5 0 0 0 0 0 0 0\n"),
         ("train.parquet", "PAR1"), ("data.ZIP", "PK"), ("labels.xlsx", "PK"),
     ],

@@ -130,6 +130,17 @@ def test_the_key_that_allows_it(one: Config, host: Host) -> None:
 
 
 @pytest.mark.parametrize(
+    ("shape", "level"), [([3, 48, 640], "warning"), ([3, 48, 240], "error"), ([3, 40, 640], "error")]
+)
+def test_padding_to_a_greater_width_is_a_warning(
+    shape: list[int], level: str, one: Config, host: Host
+) -> None:
+    """It leaves texts that fit into both sizes as they are, and squeezes long ones less."""
+    found = issues(one.with_values({RESIZE: {"image_shape": shape}}), host)
+    assert facts(found) == [(level, "preprocessing_mismatch", f"{RESIZE}.image_shape")]
+
+
+@pytest.mark.parametrize(
     "change",
     [
         {"image_shape": [3, 32, 320]},  # one of the scales

@@ -409,6 +409,14 @@ def test_a_head_of_another_width(one):
     assert len(both) == 2 and all("16" in issue.message and "36" in issue.message for issue in both)
 
 
+def test_a_head_that_lacks_a_neck_is_told_which(one):
+    sizes = {f"{mode}.RecResizeImg.image_shape": [3, 32, 96] for mode in (TRAIN, EVAL)}
+    config = changed("Train", single("CTCLabelEncode"))(ctc_head(one)).with_values(sizes)
+    both = issues(config.with_values({"Architecture.Neck": None}))
+    assert {(issue.code, issue.path) for issue in both} == {("network_failed", "Architecture.Head")}, both
+    assert all("encoder_type: reshape" in issue.message for issue in both)
+
+
 def test_a_softmax_before_the_losses(two, monkeypatch):
     before = CTCHead.forward
 

@@ -48,15 +48,6 @@ def test_a_wrong_img_mode(mode: str, one: Config, check: Check) -> None:
     assert check(one.with_values({MODE: "RGB", MODE.replace("Train", "Eval"): "RGB"})) == []
 
 
-@pytest.mark.parametrize("name", ["RecResizeImg", "RecAug", "SVTRRecAug"])
-def test_a_transform_of_images_before_decoding(name: str, one: Config, check: Check) -> None:
-    options = {"image_shape": [3, 48, 320]} if name == "RecResizeImg" else None
-    path = "Train.dataset.transforms"
-    listed = [{name: options}, *(t for t in transforms_of(one, "Train") if name not in t)]
-    found = check(one.with_values({path: listed}))
-    assert "image_not_decoded" in [issue.code for issue in errors_at(found, f"{path}.{name}")]
-
-
 def test_drawn_captchas_are_not_decoded(one: Config, check: Check) -> None:
     without = transforms_of(one, "Eval")[1:]
     dataset = {"name": "CaptchaDataSet", "size": 8, "transforms": without}

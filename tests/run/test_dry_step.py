@@ -191,6 +191,18 @@ WRONG: dict[str, tuple[str, Change, Found]] = {
     "a decoder of other labels": (
         "one", changed("Eval", single("NRTRLabelEncode")), {("label_mismatch", EVAL_KEYS)},
     ),
+    "an image that is changed at random before it is decoded": (
+        "one", first("SVTRRecAug"), {("image_not_decoded", f"{TRAIN}.SVTRRecAug")},
+    ),
+    "a loss without its weight": (
+        "two", given({CTC: {"model_name_list": ["Student"], "key": "head_out", "multi_head": True}}),
+        {("missing_key", f"{CTC}.weight")},
+    ),
+    "an endless weight": ("two", given({f"{CTC}.weight": float("inf")}), {("bad_value", f"{CTC}.weight")}),
+    "a loss that is of no branch": (
+        "one", given({LISTED: [{"CTCLoss": None}, {"NRTRLoss": None}, {"CELoss": None}]}),
+        {("unsupported_component", f"{LISTED}.CELoss")},
+    ),
     "an image that is resized before it is decoded": (
         "one", first("RecResizeImg", {"image_shape": [3, 32, 128]}), {("image_not_decoded", f"{TRAIN}.RecResizeImg")},
     ),

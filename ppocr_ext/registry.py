@@ -173,11 +173,11 @@ class Registry:
         text = f"Unknown {self.kind} {name!r}.{hint}"
         if self._own:
             text += f" From ppocr_ext: {', '.join(self.names())}."
-        if hint:
+        if name in FORMER_NAMES or is_misspelling(name, known):
             return text
-        theirs = shortened(foreign, _LISTED) or "none"
+        theirs = "" if hint else f" From the host: {shortened(foreign, _LISTED) or 'none'}."
         checkout = "" if self._has_checkout else "`--host DIR` (a PaddleOCR checkout) or "
-        return f"{text} From the host: {theirs}. Others come with {checkout}`Global.plugins: [your.module]`."
+        return f"{text}{theirs} Others come with {checkout}`Global.plugins: [your.module]`."
 
     def build(self, name: str, options: Mapping[str, Any], **injected: Any) -> Any:
         """Construct the component ``name`` from the ``options`` of a config, which are not changed.

@@ -44,7 +44,6 @@ _SECTION = {
     "Train": ("dataset", "loader", "sampler", "teacher_cache", "mix"),
     "Eval": ("dataset", "loader", "sampler", "general"),
 }
-_OF_GENERAL = ("dataset", "max_drop")
 _OF_MIX = {"dataset": ValueRule(), "share": ValueRule("number", above=0), "labelled": ValueRule("truth")}
 _LISTS = "lists with a share of the batch between 0 and 1: [{dataset: {…}, share: 0.3}]."
 _LOADER_REQUIRED = frozenset({"batch_size_per_card", "drop_last", "shuffle", "num_workers"})
@@ -78,14 +77,8 @@ def _check_section(check: ConfigCheck, mode: str) -> None:
 def _check_general(check: ConfigCheck) -> None:
     """Check ``Eval.general``: a dataset, whose other keys are those of ``Eval.dataset``, and a limit."""
     path = ("Eval", "general")
-    section, _ = _check_lines(check, path, _OF_GENERAL)
-    limit = section.get("max_drop", 0)
-    if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 <= limit < 1:
-        check.error(
-            (*path, "max_drop"),
-            "bad_value",
-            f"found {shown(limit)}, expected a share from 0 to 1, such as 0.01.",
-        )
+    _check_lines(check, path, ("dataset", "max_drop"))
+    check.check_value((*path, "max_drop"), ValueRule("number", least=0, most=1))
 
 
 def _check_lines(
@@ -128,13 +121,11 @@ def _check_mix(check: ConfigCheck, keys: ComponentKeys | None) -> None:
     for number in range(len(entries)):
         own = (*path, str(number))
         section, keys_of_list = _check_lines(check, own, tuple(_OF_MIX))
-        problems = {key: rule.problem(section.get(key)) for key, rule in _OF_MIX.items()}
-        for key, problem in problems.items():
-            if problem is not None:
-                check.error((*own, key), problem.code, problem.message)
+        for key, rule in _OF_MIX.items():
+            check.check_value((*own, key), rule)
         if section.get("share") is None:
             check.missing((*own, "share"), "the share of all samples of a batch, such as 0.3")
-        elif problems["share"] is None:
+        elif _OF_MIX["share"].problem(section["share"]) is None:
             total += Fraction(str(section["share"]))
         if section.get("labelled") is False:
             _check_unlabelled(check, own)
@@ -359,20 +350,9 @@ _OF_SAMPLER: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
 
 
 def check_images(check: ConfigCheck) -> None:
-    """Check the order of transforms, shapes and scales of the images, and that losses find their padding."""
+    """Check shapes and scales of the images, and that losses find their padding."""
     for mode in check.modes:
-        listed = list(named_items(check.config, mode, "dataset", "transforms"))
-        names = [name for name, _ in listed]
-        decoded = names.index("DecodeImage") if "DecodeImage" in names else 0
-        for name, where in listed[:decoded]:
-            # the dry step would miss a transform that is applied at random
-            if kind_of(name) in ("random", "resize"):
-                check.error(
-                    where,
-                    "image_not_decoded",
-                    "it needs a decoded image, but DecodeImage comes after it. Fix: put DecodeImage before it.",
-                )
-        for name, where in listed:
+        for name, where in named_items(check.config, mode, "dataset", "transforms"):
             shape = check.at(*where, "image_shape")
             expected = TRANSFORM_ROWS[name].shape if name in TRANSFORM_ROWS else None
             if expected and shape is not None and not are_positive_numbers(shape, 3):
@@ -434,7 +414,10 @@ def check_preprocessing(check: ConfigCheck) -> None:
         return
     if differences := list(_differences(check, trained, evaluated)):
         lines = "".join(f"\n    {line}" for _, line in differences)
-        check.error(
+        report = (
+            check.warning if len(differences) == 1 and _is_only_wider(trained, evaluated) else check.error
+        )
+        report(
             differences[0][0],
             "preprocessing_mismatch",
             f"Eval prepares images differently from Train, which spoils its accuracy. {_FIX}{lines}",
@@ -467,6 +450,13 @@ def _size_fits(trained: Preprocessing, evaluated: Preprocessing) -> bool:
         return True
     compared = 2 if WIDEN in (trained.fit, evaluated.fit) else 3  # channels and height, or also width
     return {size[:compared] for size in evaluated.sizes} <= {size[:compared] for size in trained.sizes}
+
+
+def _is_only_wider(trained: Preprocessing, evaluated: Preprocessing) -> bool:
+    """Return True if Eval pads to greater widths than Train, so that only long texts get other pixels: wider ones."""
+    widest = {size[:2]: size[2] for size in sorted(trained.sizes)}
+    is_wider = all(size[2] >= widest.get(size[:2], size[2] + 1) for size in evaluated.sizes)
+    return is_wider and trained.fit == evaluated.fit == PAD and not _size_fits(trained, evaluated)
 
 
 def _listed(sizes: tuple[Size, ...]) -> str:

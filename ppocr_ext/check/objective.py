@@ -6,7 +6,7 @@ import math
 import sys
 from typing import Any, NamedTuple
 
-from ppocr_ext.base.parts import CENTER_LOSSES, MULTI_LOSSES, SCALE_SAMPLER
+from ppocr_ext.base.parts import CENTER_LOSSES, SCALE_SAMPLER
 from ppocr_ext.check.config_check import GIVEN_TO_SCHEDULE, ConfigCheck
 from ppocr_ext.check.findings import KeyPath
 from ppocr_ext.check.sub_models import is_frozen, listed
@@ -34,7 +34,7 @@ _INDICATOR = ValueRule("text", choices=("acc", "norm_edit_dis"))
 
 
 def check_loss(check: ConfigCheck) -> None:
-    """Check the loss, and the losses in its list."""
+    """Check the loss, and the losses in its list; their constructors check their weights, in the dry step."""
     component = check.named_component(LOSSES, ("Loss",))
     if component not in (CombinedLoss, MultiLoss):
         return
@@ -48,28 +48,10 @@ def check_loss(check: ConfigCheck) -> None:
         same = CENTER_LOSSES if name in CENTER_LOSSES else (name,) if of_branches else ()
         if not seen.isdisjoint(same):
             check.error(path, "duplicate_item", f"{name} is listed twice. Fix: keep one.")
-        _check_listed_loss(check, name, path, of_branches)
+        weighted = not of_branches or name in CENTER_LOSSES
+        if (loss := check.component(LOSSES, name, path)) is not None:
+            check.check_keys(path, loss, check.mapping(*path), extra=("weight",) if weighted else ())
         seen.add(name)
-
-
-def _check_listed_loss(check: ConfigCheck, name: str, path: KeyPath, of_branches: bool) -> None:
-    """Check one loss of a MultiLoss (``of_branches``) or of a CombinedLoss, in which each loss needs a weight."""
-    if of_branches and name not in MULTI_LOSSES:
-        check.error(
-            path,
-            "unsupported_component",
-            f"found {name}, expected a loss of a branch: {', '.join(MULTI_LOSSES)}.",
-        )
-        return
-    weighted = not of_branches or name in CENTER_LOSSES
-    component = check.component(LOSSES, name, path)
-    options = check.mapping(*path)
-    if component is not None:
-        check.check_keys(path, component, options, extra=("weight",) if weighted else ())
-    if weighted and (not of_branches or "weight" in options):
-        if options.get("weight") is None:
-            check.missing((*path, "weight"), "such as `weight: 1.0`")
-        check.check_value((*path, "weight"), ValueRule("number"))
 
 
 def check_optimizer(check: ConfigCheck) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
 
 from ppocr_ext.config import Config
@@ -44,26 +43,24 @@ _TASKS = {
     "table": "table recognition",
     "e2e": "end-to-end reading",
 }
-_TASK = ("Architecture", "model_type")
+_TASK = "Architecture.model_type"
 
 
 def other_config(config: Config) -> Issue | None:
     """Return the issue that a config is of another program or task; None for a config of a recogniser."""
-    return next(_found(config), None)
+    found = [
+        (keys[0], message)
+        for keys, message in _OTHERS
+        if all(_value(config, key) is not None for key in keys)
+    ]
+    if (task := _TASKS.get(str(_value(config, _TASK)))) is not None:
+        found.append((_TASK, f"this is a config for {task}; ppocr-ext trains recognisers (`rec`). {_START}"))
+    return next(
+        (Issue("other_config", "error", key, config.place(key).text, text) for key, text in found), None
+    )
 
 
-def _found(config: Config) -> Iterator[Issue]:
-    for keys, message in _OTHERS:
-        if all(_has(config, key) for key in keys):
-            yield Issue("other_config", "error", keys[0], config.place(keys[0]).text, message)
+def _value(config: Config, key: str) -> object:
     with suppress(ConfigError):
-        task = _TASKS.get(str(config.at(_TASK, None)))
-        if task is not None:
-            message = f"this is a config for {task}; ppocr-ext trains recognisers (`rec`). {_START}"
-            yield Issue("other_config", "error", ".".join(_TASK), config.place(_TASK).text, message)
-
-
-def _has(config: Config, key: str) -> bool:
-    with suppress(ConfigError):
-        return config.at(key, None) is not None
-    return False
+        return config.at(key, None)
+    return None

@@ -11,7 +11,7 @@ import paddle
 
 from ppocr_ext.base.parts import CENTER_LOSSES, MULTI_LOSSES
 from ppocr_ext.config import plain_copy
-from ppocr_ext.errors import ConfigError
+from ppocr_ext.errors import ConfigError, error_below
 from ppocr_ext.losses.base_loss import (
     FEATURES,
     Loss,
@@ -109,8 +109,10 @@ class CombinedLoss(Loss):
                 raise ConfigError(
                     f"CombinedLoss: {name} has no `weight`. Fix: add one, such as `weight: 1.0`.",
                     code="missing_key",
+                    key=("weight",),
                 )
-            weight = check_option(options.pop("weight"), f"CombinedLoss: weight of {name}")
+            with error_below("weight"):
+                weight = check_option(options.pop("weight"), f"CombinedLoss: weight of {name}")
             loss = _build(name, options, context)
             if isinstance(loss, paddle.nn.Layer):
                 self.add_sublayer(f"{position}_{name}", loss)
@@ -191,13 +193,15 @@ class MultiLoss(Loss):
         for name, options in _listed_losses(loss_config_list, "MultiLoss"):
             if name not in MULTI_LOSSES:
                 raise ConfigError(
-                    f"MultiLoss: {name} is not one of {', '.join(MULTI_LOSSES)}.", code="bad_value"
+                    f"MultiLoss: found {name}, expected a loss of a branch. Fix: one of {', '.join(MULTI_LOSSES)}.",
+                    code="unsupported_component",
                 )
             if name in self.losses:
                 raise ConfigError(f"MultiLoss: {name} is listed twice.", code="duplicate_item")
             weight = weights[0] if name == "CTCLoss" else weights[1]
             if name in CENTER_LOSSES:
-                weight = check_option(options.pop("weight", 1.0), "MultiLoss: weight of CenterLoss")
+                with error_below("weight"):
+                    weight = check_option(options.pop("weight", 1.0), "MultiLoss: weight of CenterLoss")
             self.losses[name] = _build(name, options, context)
             self.weights[name] = weight
             self.add_sublayer(name, self.losses[name])

@@ -198,7 +198,8 @@ def piecewise(
     """
     if len(values) != len(decay_epochs) + 1:
         raise ValueError(
-            f"`values` needs one entry more than `decay_epochs` (found {len(values)} and {len(decay_epochs)})"
+            f"`values` needs one entry more than `decay_epochs` (found {len(values)} and {len(decay_epochs)}). Fix: "
+            f"add the rate from the last epoch on, or remove that epoch, which older Paddle ignored"
         )
     boundaries = [round(step_each_epoch * epoch) for epoch in decay_epochs]
     decay = lr.PiecewiseDecay(boundaries, list(values), last_epoch)

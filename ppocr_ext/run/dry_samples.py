@@ -20,7 +20,7 @@ import paddle
 import paddle.distributed as dist
 
 from ppocr_ext.base import Proxy
-from ppocr_ext.base.parts import OF_LABEL_FILES, OF_LMDB
+from ppocr_ext.base.parts import OF_LABEL_FILES, OF_LMDB, kind_of
 from ppocr_ext.charset import Charset
 from ppocr_ext.check.findings import Findings, KeyPath, described_error
 from ppocr_ext.config import Config, named_items
@@ -393,6 +393,7 @@ class _TracedTransform(Proxy):
         super().__init__(operator)
         self._position = position
         self._trace = trace
+        self._needs_pixels = kind_of(trace.names[position][0]) in ("random", "resize")
 
     def __call__(self, data: Any) -> Any:
         trace = self._trace
@@ -402,6 +403,8 @@ class _TracedTransform(Proxy):
             trace.last_seen.update(dict.fromkeys(map(str, data), self._position))
             trace.text = data["label"] if isinstance(data.get("label"), str) else trace.text
         try:
+            if self._needs_pixels and isinstance(data["image"], bytes):  # some are applied only now and then
+                raise DataError("the image is not decoded", code="image_not_decoded")
             result = self.real(data)
         except Exception as error:
             trace.failed = True

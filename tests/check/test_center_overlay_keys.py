@@ -76,14 +76,3 @@ def test_the_overlay_over_a_run_that_has_center_loss_changes_it(two: Config, tmp
     center = config.at(f"{LISTED}.DistillationCenterLoss")
     assert (center["weight"], center["center_file_path"], center["frames"]) == (0.5, "new.npz", "aligned")
     assert tuple(center["model_name_list"]) == ("Student",)
-
-
-@pytest.mark.parametrize("weight", ['"0.1"', "null", "true"])
-def test_a_weight_in_a_multi_loss_must_be_a_number(
-    host: Host, one: Config, tmp_path: Path, weight: str
-) -> None:
-    (tmp_path / "my.yml").write_text(one.to_yaml())
-    option = f"{LISTED}.CenterLoss.weight={weight}"
-    found = check_config(load([tmp_path / "my.yml", OVERLAY], [option]), host, "train")
-    places = [(issue.level, issue.where) for issue in found if issue.path == f"{LISTED}.CenterLoss.weight"]
-    assert places == [("error", f"-o {option}")]

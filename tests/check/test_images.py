@@ -48,15 +48,6 @@ def test_a_wrong_img_mode(mode: str, one: Config, check: Check) -> None:
     assert check(one.with_values({MODE: "RGB", MODE.replace("Train", "Eval"): "RGB"})) == []
 
 
-@pytest.mark.parametrize("name", ["RecResizeImg", "RecAug", "SVTRRecAug"])
-def test_a_transform_of_images_before_decoding(name: str, one: Config, check: Check) -> None:
-    options = {"image_shape": [3, 48, 320]} if name == "RecResizeImg" else None
-    path = "Train.dataset.transforms"
-    listed = [{name: options}, *(t for t in transforms_of(one, "Train") if name not in t)]
-    found = check(one.with_values({path: listed}))
-    assert "image_not_decoded" in [issue.code for issue in errors_at(found, f"{path}.{name}")]
-
-
 def test_drawn_captchas_are_not_decoded(one: Config, check: Check) -> None:
     without = transforms_of(one, "Eval")[1:]
     dataset = {"name": "CaptchaDataSet", "size": 8, "transforms": without}
@@ -127,6 +118,17 @@ def test_the_key_that_allows_it(one: Config, host: Host) -> None:
     other = one.with_values({RESIZE: {"image_shape": [3, 48, 72], "padding": False}})
     assert issues(other, host)
     assert issues(other.with_values({"Global.allow_different_preprocessing": True}), host) == []
+
+
+@pytest.mark.parametrize(
+    ("shape", "level"), [([3, 48, 640], "warning"), ([3, 48, 240], "error"), ([3, 40, 640], "error")]
+)
+def test_padding_to_a_greater_width_is_a_warning(
+    shape: list[int], level: str, one: Config, host: Host
+) -> None:
+    """It leaves texts that fit into both sizes as they are, and squeezes long ones less."""
+    found = issues(one.with_values({RESIZE: {"image_shape": shape}}), host)
+    assert facts(found) == [(level, "preprocessing_mismatch", f"{RESIZE}.image_shape")]
 
 
 @pytest.mark.parametrize(

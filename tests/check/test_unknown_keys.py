@@ -82,6 +82,14 @@ def test_an_unknown_name_names_the_nearest(
     assert f"{name!r}" in issue.message and f"{nearest!r}" in issue.message
 
 
+@pytest.mark.parametrize(("name", "of_fork"), [("MyMultiLoss", True), ("MultLoss", False)])
+def test_a_name_with_an_addition_may_be_of_a_fork(
+    name: str, of_fork: bool, one: Config, check: Check
+) -> None:
+    issue = only(errors_at(check(one.with_values({"Loss.name": name})), "Loss.name"))
+    assert "'MultiLoss'" in issue.message and ("`--host DIR`" in issue.message) is of_fork
+
+
 def test_a_transform_that_the_host_lacks_is_named(one: Config, check: Check) -> None:
     transforms = one.thaw()["Train"]["dataset"]["transforms"]
     transforms[1] = {"RecAugg": None}

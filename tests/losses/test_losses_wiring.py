@@ -151,7 +151,7 @@ def test_required_outputs(name, options, expected):
     ({"name": "CombinedLoss", "loss_config_list": [{"CTCLoss": {"weight": "much"}}]}, "bad_value", "'much'"),
     ({"name": "CombinedLoss", "loss_config_list": [{"CTCLoss": {}, "NRTRLoss": {}}]}, "bad_value", "[0]"),
     ({"name": "CombinedLoss", "loss_config_list": [{"CTCLoss": 1.0}]}, "bad_value", "CTCLoss"),
-    ({"name": "MultiLoss", "loss_config_list": [{"CELoss": None}]}, "bad_value", "CELoss"),
+    ({"name": "MultiLoss", "loss_config_list": [{"CELoss": None}]}, "unsupported_component", "CELoss"),
     ({"name": "MultiLoss", "loss_config_list": [{"CTCLoss": None}, {"CTCLoss": None}]}, "duplicate_item", "CTCLoss"),
     ({"name": "MultiLoss", "loss_config_list": [{"CTCLoss": None}], "weight_1": None}, "bad_value", "weight_1"),
     ({"name": "NRTRLoss", "smoothing": False, "ignore_index": -1}, "bad_value", "ignore_index is -1"),
@@ -285,3 +285,11 @@ def test_a_plugin_gets_the_context_if_its_constructor_takes_it():
 
 def test_a_loss_with_any_options_gets_no_context():
     assert build_loss({"name": "AnyOptions", "beta": 2}, CONTEXT).options == {"beta": 2}
+
+
+@pytest.mark.parametrize("weight", ["0.1", None, True])
+def test_a_weight_of_a_center_loss_must_be_a_number(weight: Any) -> None:
+    listed = [{"CTCLoss": None}, {"CenterLoss": {"weight": weight}}]
+    with pytest.raises(ConfigError) as raised:
+        build_loss({"name": "MultiLoss", "loss_config_list": listed})
+    assert raised.value.key == ("weight",)

@@ -191,6 +191,18 @@ WRONG: dict[str, tuple[str, Change, Found]] = {
     "a decoder of other labels": (
         "one", changed("Eval", single("NRTRLabelEncode")), {("label_mismatch", EVAL_KEYS)},
     ),
+    "an image that is changed at random before it is decoded": (
+        "one", first("SVTRRecAug"), {("image_not_decoded", f"{TRAIN}.SVTRRecAug")},
+    ),
+    "a loss without its weight": (
+        "two", given({CTC: {"model_name_list": ["Student"], "key": "head_out", "multi_head": True}}),
+        {("missing_key", f"{CTC}.weight")},
+    ),
+    "an endless weight": ("two", given({f"{CTC}.weight": float("inf")}), {("bad_value", f"{CTC}.weight")}),
+    "a loss that is of no branch": (
+        "one", given({LISTED: [{"CTCLoss": None}, {"NRTRLoss": None}, {"CELoss": None}]}),
+        {("unsupported_component", f"{LISTED}.CELoss")},
+    ),
     "an image that is resized before it is decoded": (
         "one", first("RecResizeImg", {"image_shape": [3, 32, 128]}), {("image_not_decoded", f"{TRAIN}.RecResizeImg")},
     ),
@@ -407,6 +419,14 @@ def test_a_head_of_another_width(one):
     both = issues(config)
     assert {(issue.code, issue.path) for issue in both} == {("shape_mismatch", "Architecture.Head")}
     assert len(both) == 2 and all("16" in issue.message and "36" in issue.message for issue in both)
+
+
+def test_a_head_that_lacks_a_neck_is_told_which(one):
+    sizes = {f"{mode}.RecResizeImg.image_shape": [3, 32, 96] for mode in (TRAIN, EVAL)}
+    config = changed("Train", single("CTCLabelEncode"))(ctc_head(one)).with_values(sizes)
+    both = issues(config.with_values({"Architecture.Neck": None}))
+    assert {(issue.code, issue.path) for issue in both} == {("network_failed", "Architecture.Head")}, both
+    assert all("encoder_type: reshape" in issue.message for issue in both)
 
 
 def test_a_softmax_before_the_losses(two, monkeypatch):

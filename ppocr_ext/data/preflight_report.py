@@ -269,6 +269,10 @@ class PreflightReport:
         """Return how messages name a line (``list.txt:3``) or a sample of an LMDB (``folder#3``)."""
         return f"{file}{'#' if self.is_lmdb else ':'}{number}"
 
+    def text(self, sample: UnusableSample) -> str:
+        """Return place, reason and details of an unusable sample."""
+        return f"{self.place(sample.file, sample.line)}: {sample.reason}: {sample.detail}"
+
     def summary(self) -> str:
         """Return a sentence: how many samples are usable, how many are skipped and why, and the first of these."""
         total = f"{self.total:,} samples"

@@ -26,11 +26,7 @@ from ppocr_ext.config.derive import model_paths
 from ppocr_ext.data.batches import samples_per_step
 from ppocr_ext.data.equal_images import compare_images
 from ppocr_ext.data.issue_rules import RULES, counted_issue
-from ppocr_ext.data.preflight import (
-    OTHER_SIZE,
-    check_label_files,
-    check_lmdbs,
-)
+from ppocr_ext.data.preflight import check_label_files, check_lmdbs
 from ppocr_ext.data.preflight_report import EXAMPLES, PreflightReport
 from ppocr_ext.data.sample_rules import FRAMES_A_CHARACTER, FrameLimit, Gtc, SampleRules
 from ppocr_ext.data.unusable_limit import UnusableLimit, case_issue, limit_errors
@@ -297,7 +293,9 @@ def _unseen(config: Config, report: PreflightReport) -> Iterator[tuple[str, Issu
         if not samples or may_be_tall or len(samples) < _FEW * report.looked_at:
             continue
         examples = [(report.place(each.file, each.line), each.detail) for each in samples[:EXAMPLES]]
-        level: Level | None = "error" if code == OTHER_SIZE and 2 * len(samples) > report.looked_at else None
+        level: Level | None = (
+            "error" if code == "other_size" and 2 * len(samples) > report.looked_at else None
+        )
         of = "that were looked at"
         yield report.key, counted_issue(code, len(samples), report.looked_at, examples, of=of, level=level)
 

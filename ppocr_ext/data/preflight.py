@@ -75,8 +75,8 @@ class LabelFile:
         self._images = images
         self._delimiter = delimiter
         self._ds_width = ds_width
-        has_plain = rules.image_check == "header" and not ds_width
-        self._plain_lines = rules.plain_lines(delimiter) if has_plain else None
+        # No line is plain with ds_width, since its width and height must be read.
+        self._plain_lines = rules.plain_lines("" if ds_width else delimiter)
 
     def items(self) -> Iterator[Any]:
         """Yield the lines as they are."""
@@ -88,8 +88,6 @@ class LabelFile:
         One regular expression over the block finds these lines, and each of their images is checked.
         """
         lines = block.items
-        if self._plain_lines is None:
-            return [None] * len(lines)
         if max(map(len, lines)) > MAX_LABEL_LINE_BYTES:
             lines = [line if len(line) <= MAX_LABEL_LINE_BYTES else b"\n" for line in lines]
         is_whole = self._images.is_whole
@@ -126,7 +124,7 @@ class LmdbSamples:
         self.folder = ""
         self._set = lmdb_set
         self._one_thread = Lock()  # a transaction serves one thread at a time
-        self._plain_lines = rules.plain_lines(_BETWEEN) if rules.image_check == "header" else None
+        self._plain_lines = rules.plain_lines(_BETWEEN)
 
     def items(self) -> Iterator[Any]:
         """Yield the labels as they are."""
@@ -135,8 +133,6 @@ class LmdbSamples:
     def plain_labels(self, block: Block) -> list[str | None]:
         """Return each label that is surely usable, None for the others; see :meth:`LabelFile.plain_labels`."""
         labels = block.items
-        if self._plain_lines is None:
-            return [None] * len(labels)
         lines = (b"0%b%b\n" % (_BETWEEN.encode(), label or b"") for label in labels)
         text = b"".join(lines).decode(errors="surrogateescape")
         # A label with one of these characters would be taken for two.

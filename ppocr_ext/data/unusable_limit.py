@@ -101,19 +101,22 @@ def _error(mode: str, report: PreflightReport, limit: UnusableLimit, width: int)
     else:
         firsts = {sample.reason: sample for sample in reversed(examples)}  # the first sample of each reason
         for reason in sorted(firsts, key=lambda reason: -report.problem_counts[reason]):
-            fix = RULES[reason].fix_in(*["lmdb"] * report.is_lmdb, limit.who)
-            if limit.who != "run":
-                lines.append(f"{report.text(firsts[reason])}. {fix}".rstrip())
-                continue
-            if reason == "outside_data_dir" and 2 * report.counts[reason] >= report.total:
-                which = "All" if report.counts[reason] == report.total else "Most"
-                option = "-o Global.allow_outside_data_dir=true"
-                fix = f"{which} samples are outside: if data_dir is right, set {option}."
-            if reason == "unknown_char" and 2 * report.other_case[0] >= report.counts[reason]:
-                fix = case_issue(report).sentence
-            # the fix for labels that are too long comes last, from `_length_fixes`
-            lines.append(f"{report.text(firsts[reason])}. {'' if reason in _OF_LENGTH else fix}".rstrip())
+            lines.append(f"{report.text(firsts[reason])}. {_fix(report, reason, limit.who)}".rstrip())
     return "\n  ".join([*lines, *(_length_fixes(report, width) if limit.who == "run" else ())])
+
+
+def _fix(report: PreflightReport, reason: str, who: str) -> str:
+    """Return what to do about the samples with a reason; empty if the run's :func:`_length_fixes` say it."""
+    count = report.counts[reason]
+    if who == "run" and reason in _OF_LENGTH:
+        return ""
+    if who == "run" and reason == "outside_data_dir" and 2 * count >= report.total:
+        which = "All" if count == report.total else "Most"
+        option = "-o Global.allow_outside_data_dir=true"
+        return f"{which} samples are outside: if data_dir is right, set {option}."
+    if who == "run" and reason == "unknown_char" and 2 * report.other_case[0] >= count:
+        return case_issue(report).sentence
+    return RULES[reason].fix_in(*["lmdb"] * report.is_lmdb, who)
 
 
 def case_issue(report: PreflightReport) -> Issue:

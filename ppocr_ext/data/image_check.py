@@ -68,7 +68,7 @@ class ImageFolder:
         path = self.path(name)
         content = self._outside(path) or read_image_file(path, self._max_pixels)
         if isinstance(content, SampleIssue) and content.reason == "missing_image":
-            return content._replace(detail=content.detail + quotes_hint(name) + self._slash_hint(name))
+            return SampleIssue(content.reason, content.detail + quotes_hint(name) + self._slash_hint(name))
         return content
 
     def is_whole(self, name: str) -> bool:

@@ -123,19 +123,17 @@ class MixedBatches:
 
     def __iter__(self) -> Iterator[list[Any]]:
         done = self._done
+        share = Fraction(self._rank, self._processes)
         for batch in self._batches:
             mixed = list(batch)
             for number, each in enumerate(self._lists):
-                first, end = (self._taken(each.ratio, count) for count in (done, done + len(batch)))
+                # what this process has read of the list before this batch, and after it
+                first, end = (int(each.ratio * count + share) for count in (done, done + len(batch)))
                 mixed += [
                     _index_of_size(batch[0], self._place(number, position)) for position in range(first, end)
                 ]
             done += len(batch)
             yield mixed
-
-    def _taken(self, ratio: Fraction, count: int) -> int:
-        """Return how many samples of a list this process has read beside ``count`` of ``Train.dataset``."""
-        return int(ratio * count + Fraction(self._rank, self._processes))
 
     def _place(self, number: int, position: int) -> int:
         """Return a sample of a list, by its position among those of this process."""

@@ -94,6 +94,10 @@ class LabelFile:
         text = b"".join(lines).decode(errors="surrogateescape")
         return [label if label and is_whole(path) else None for path, label in self._plain_lines(text)]
 
+    def is_whole(self, name: str) -> bool:
+        """Return True if the ends of an image show that it is usable; only with ds_width, else plain labels did it."""
+        return self._ds_width and self.rules.image_check == "header" and self._images.is_whole(name)
+
     def line(self, number: int, item: bytes) -> LabelLine:
         """Read a line."""
         return parse_line(number, item, self._delimiter, self._ds_width)
@@ -145,6 +149,10 @@ class LmdbSamples:
             for number, (_, label) in enumerate(self._plain_lines(text), block.first)
         ]
 
+    def is_whole(self, name: str) -> bool:
+        """Return False: the whole image must be read."""
+        return False
+
     def line(self, number: int, item: bytes | None) -> LabelLine:
         """Return a label as a line; its content is empty."""
         if item is None:
@@ -167,6 +175,8 @@ SampleSource = LabelFile | LmdbSamples
 def usable_image(source: SampleSource, line: LabelLine, name: str) -> bytes | SampleIssue:
     """Return the content of an image of ``line``, or why it is not usable."""
     content = source.read(line, name)
+    if isinstance(content, SampleIssue):
+        return content
     rules = source.rules
     return content_issue(content, join(source.folder, name), rules.image_check, rules.max_pixels) or content
 
@@ -177,6 +187,8 @@ def judge(source: SampleSource, number: int, item: Any, keeps_images: bool = Fal
     issue = source.rules.label_issue(line)
     images = []
     for name in () if issue else line.images:
+        if not keeps_images and source.is_whole(name):
+            continue
         content = usable_image(source, line, name)
         if isinstance(content, SampleIssue):
             return Judged(line, content, [])

@@ -19,6 +19,7 @@ from ppocr_ext.cli.main import main
 from ppocr_ext.cli.make_lmdb import make_lmdb
 from ppocr_ext.config.node import Place
 from ppocr_ext.config.yaml_io import read_value
+from ppocr_ext.data import image_check
 from ppocr_ext.data.lmdb_sets import open_sets
 from ppocr_ext.data.preflight_report import PreflightReport
 from ppocr_ext.data.sample_rules import SampleRules
@@ -182,6 +183,21 @@ def test_each_image_of_a_list_is_a_sample(images, tmp_path):
     assert [content[b"label-%09d" % n] for n in (1, 2, 3)] == [b"twice", b"twice", b"once"]
     assert content[b"image-000000002"] == (images / "3.png").read_bytes()
     assert content[b"num-samples"] == b"3" and report.counts == {"missing_image": 1}
+
+
+def test_each_image_is_opened_once_and_a_huge_file_is_skipped(images, tmp_path, monkeypatch):
+    with (images / "large.png").open("wb") as stream:
+        stream.truncate(1 << 40)  # of zeros, which take no space
+    (tmp_path / "l.txt").write_text('large.png\tx\n["0.jpg", "1.png"]\ty\n3.png\tz\n')
+    opened, read = [], image_check.read_at_most
+    monkeypatch.setattr(
+        image_check, "read_at_most", lambda path, most: opened.append(path) or read(path, most)
+    )
+    for check in ("none", "header", "decode"):
+        options = {"image_check": check, "max_unusable": 0.5}
+        samples, report = write(tmp_path / check, images, tmp_path / "l.txt", **options)
+        assert (samples, report.counts) == (3, {"too_many_pixels": 1})
+    assert len(opened) == 3 * 4
 
 
 def test_one_whose_writer_was_killed_is_refused_and_not_read(images, tmp_path):

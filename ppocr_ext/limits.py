@@ -23,6 +23,7 @@ MAX_TEXT_BYTES = 256 << 20  # metrics.jsonl or a file of predictions: a million 
 MAX_RECORD_BYTES = 16 << 20  # a JSON file: it takes up to 24 times its size in memory
 MAX_INPUT_WIDTH = 3200  # pixels of an image at the height of the network, as in the client of PaddleOCR 3.x
 MAX_IMAGE_SCANS = 100  # scans of a JPEG; cameras write 10
+_LEAST_READ = 1 << 16  # bytes, since a file of the system may not state its size
 _KINDS = (
     (stat.S_ISFIFO, "a pipe"),
     (stat.S_ISCHR, "a device"),
@@ -65,9 +66,10 @@ def read_at_most(path: str | Path, most: int) -> bytes:
     Raises:
         OSError: it is larger, or as :func:`open_descriptor`.
     """
-    with open_regular(path) as stream:
-        if os.fstat(stream.fileno()).st_size <= most:
-            return stream.read(most)
+    handle, size = open_descriptor(path)
+    with os.fdopen(handle, "rb") as stream:
+        if size <= most:  # not `most` at once: so much memory would be taken, and given back
+            return stream.read(min(most, max(size + 1, _LEAST_READ)))
     raise OSError(errno.EFBIG, f"it is larger than the limit of {most:,} bytes", str(path))
 
 

@@ -12,4 +12,6 @@ class Proxy:
         self.real = real
 
     def __getattr__(self, name: str) -> Any:
+        if name == "real":  # pickle and copy ask for attributes before it is set
+            raise AttributeError(name)
         return getattr(self.real, name)

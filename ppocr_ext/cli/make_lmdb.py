@@ -7,27 +7,20 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Any
-
-from tqdm import tqdm
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.cli.options import add_count, add_number
 from ppocr_ext.config.global_keys import GLOBAL_KEYS, ValueRule
-from ppocr_ext.data.image_check import ImageFolder
-from ppocr_ext.data.issue_rules import RULES
-from ppocr_ext.data.label_file import LabelLine, read_label_file, read_raw_lines
+from ppocr_ext.data.label_file import read_raw_lines
 from ppocr_ext.data.lmdb_sets import COUNT_KEY, DATA_FILE, import_lmdb
-from ppocr_ext.data.preflight_report import by_reason
-from ppocr_ext.data.sample_rules import SampleIssue, SampleRules
-from ppocr_ext.data.unusable_limit import MAX_UNUSABLE, UnusableLimit, share_above
+from ppocr_ext.data.preflight import Judged, SampleSource, judge_blocks, open_sources
+from ppocr_ext.data.preflight_report import PreflightReport, by_reason
+from ppocr_ext.data.sample_rules import SampleRules
+from ppocr_ext.data.unusable_limit import MAX_UNUSABLE, UnusableLimit, limit_errors
 from ppocr_ext.errors import DataError
 from ppocr_ext.limits import MAX_IMAGE_PIXELS
 from ppocr_ext.messages import for_people, shortened
@@ -44,7 +37,7 @@ has no num-samples, and nobody reads it. A DIR that is not empty is not changed.
 exit codes: 0 the LMDB is complete; 2 it could not be made, or too many lines are unusable
 """
 _GB = 1 << 30
-_CHUNK = 64  # lines whose images are in memory at a time
+_BLOCK = 4  # lines of a thread; the images of 32 times as many are in memory
 _BATCH = 32 << 20  # bytes of a transaction
 _EXAMPLES = 5  # unusable lines of each reason that are kept by name
 _NONE_USABLE = 1000  # lines; if none of so many is usable, the rest is not read
@@ -116,80 +109,35 @@ def run(args: argparse.Namespace) -> int:
         allow_outside_data_dir=args.allow_outside_data_dir,
         max_pixels=args.max_image_pixels,
     )
-    source = LmdbInput(tuple(args.label_files), args.data_dir, rules, args.delimiter)
     started = time.perf_counter()
-    counts = make_lmdb(args.out, source, args.max_unusable, max(1 << 20, int(args.map_size * _GB)))
-    _report(args.out, counts, time.perf_counter() - started)
+    report = PreflightReport(args.data_dir, rules, args.delimiter, examples=_EXAMPLES)
+    map_size = max(1 << 20, int(args.map_size * _GB))
+    samples = make_lmdb(args.out, args.label_files, report, args.max_unusable, map_size)
+    seconds = time.perf_counter() - started
+    print(f"{samples:,} images in {seconds:.1f} s ({samples / seconds:,.0f} images/s)")
+    size = (args.out / DATA_FILE).stat().st_size
+    print(f"{args.out}: {samples:,} samples, {size / 1e6:,.1f} MB")
+    if report.unusable_count:
+        print(f"skipped {report.unusable_count:,} of {report.total:,} lines: {by_reason(report.counts)}")
+        print(for_people("\n".join(f"  {report.text(sample)}" for sample in report.unusable_samples)))
+    print(f"To train from it (transforms as for label files):\n{_SNIPPET.format(out=args.out)}", end="")
     return 0
 
 
-def _report(out: Path, counts: LmdbCounts, seconds: float) -> None:
-    print(f"{counts.samples:,} images in {seconds:.1f} s ({counts.samples / seconds:,.0f} images/s)")
-    size = (out / DATA_FILE).stat().st_size
-    print(f"{out}: {counts.samples:,} samples, {size / 1e6:,.1f} MB")
-    if counts.skipped:
-        print(f"skipped {counts.skipped:,} of {counts.lines:,} lines: {by_reason(counts.unusable)}")
-        print(for_people(counts.example_lines()))
-    print(f"To train from it (transforms as for label files):\n{_SNIPPET.format(out=out)}", end="")
-
-
-@dataclass(frozen=True)
-class LmdbInput:
-    """What goes into an LMDB.
-
-    Args:
-        label_files: PaddleOCR label files, in the order of the samples.
-        data_dir: folder that relative image paths start from.
-        rules: what makes a line usable.
-        delimiter: separates the columns; columns after the label are not used.
-    """
-
-    label_files: tuple[Path, ...]
-    data_dir: Path
-    rules: SampleRules = field(repr=False)
-    delimiter: str = "\t"
-
-
-@dataclass
-class LmdbCounts:
-    """How many lines were read, written and skipped.
-
-    Attributes:
-        samples: images in the LMDB.
-        lines: lines that were read.
-        unusable: lines that were skipped, by reason; all are counted.
-        examples: the first lines that were skipped: file, line, reason, detail.
-    """
-
-    samples: int = 0
-    lines: int = 0
-    unusable: Counter[str] = field(default_factory=Counter)
-    examples: list[tuple[str, int, str, str]] = field(default_factory=list)
-
-    @property
-    def skipped(self) -> int:
-        """Return how many lines were skipped because they are unusable."""
-        return self.unusable.total()
-
-    def skip(self, file: Path, number: int, issue: SampleIssue) -> None:
-        """Count an unusable line, and keep it as an example if it is one of the first with its reason."""
-        self.unusable[issue.reason] += 1
-        if self.unusable[issue.reason] <= _EXAMPLES:
-            self.examples.append((str(file), number, *issue))
-
-    def example_lines(self) -> str:
-        """Return the examples, a line each."""
-        return "\n".join("  {}:{}: {}: {}".format(*example) for example in self.examples)
-
-
 def make_lmdb(
-    out: str | Path, source: LmdbInput, max_unusable: float = MAX_UNUSABLE, map_size: int = _GB
-) -> LmdbCounts:
-    """Write the images of label files, as they are, with their labels.
+    out: str | Path,
+    label_files: Sequence[Path],
+    report: PreflightReport,
+    max_unusable: float = MAX_UNUSABLE,
+    map_size: int = _GB,
+) -> int:
+    """Write the images of label files, as they are, with their labels; return how many there are.
 
     Args:
         out: folder of the LMDB, new or empty. It is empty again if this raises an exception.
-        source: what goes into it. Each image of a line becomes a sample with the line's label.
+        label_files: PaddleOCR label files, in the order of the samples. Each image of a line becomes a sample with the
+            line's label; further columns are not used.
+        report: an empty report with what makes a line usable; all lines are added to it.
         max_unusable: the LMDB is not made if more than this share of the lines is unusable.
         map_size: bytes that the LMDB may take at first; it grows as needed.
 
@@ -197,77 +145,45 @@ def make_lmdb(
         DataError: ``out`` holds something, too many lines are unusable, or it cannot be written.
         MissingPackageError: the package ``lmdb`` is not installed.
     """
-    if not source.data_dir.is_dir():
-        raise DataError(f"--data-dir: there is no folder {source.data_dir}.", code="missing_folder")
-    for path in source.label_files:
+    if not report.data_dir.is_dir():
+        raise DataError(f"--data-dir: there is no folder {report.data_dir}.", code="missing_folder")
+    for path in label_files:
         next(read_raw_lines(path), None)  # raises an error if it cannot be read
-    counts = LmdbCounts()
+    filled = [path for path in label_files if path.stat().st_size] or label_files
     with _new_environment(Path(out), map_size) as environment:
-        _write(environment, counts, source)
-        _check_limit(counts, source, UnusableLimit(max_unusable))
-        _commit(environment, [(COUNT_KEY.encode(), str(counts.samples).encode())])
-    return counts
+        samples = _write(environment, report, open_sources(report, filled))
+        _check_limit(report, UnusableLimit(max_unusable, who="make_lmdb"))
+        _commit(environment, [(COUNT_KEY.encode(), str(samples).encode())])
+    return samples
 
 
-def _write(environment: Any, counts: LmdbCounts, source: LmdbInput) -> None:
-    """Write the samples of all lines, and count them."""
-    rules = source.rules
-    folder = ImageFolder(source.data_dir, rules.image_check, rules.allow_outside_data_dir, rules.max_pixels)
-
-    def read(item: tuple[Path, LabelLine]) -> tuple[SampleIssue | None, list[bytes]]:
-        line = item[1]
-        issue = rules.label_issue(line) or folder.issue(line.images)
-        return issue, [] if issue else [folder.read(name) for name in line.images]
-
-    lines = ((file, line) for file in source.label_files for line in read_label_file(file, source.delimiter))
-    size = sum(path.stat().st_size for path in source.label_files)
+def _write(environment: Any, report: PreflightReport, sources: Sequence[SampleSource]) -> int:
+    """Write the samples of all usable lines; return how many there are."""
+    samples = 0
     pending: list[tuple[bytes, bytes]] = []
-    bar = tqdm(total=size, desc="label files", unit="B", unit_scale=True, disable=None)
-    with bar, ThreadPoolExecutor(4) as pool:
-        while chunk := list(islice(lines, _CHUNK)):
-            for (file, line), (issue, images) in zip(chunk, pool.map(read, chunk), strict=True):
-                for image in images:
-                    counts.samples += 1
-                    pending.append((b"image-%09d" % counts.samples, image))
-                    pending.append((b"label-%09d" % counts.samples, line.label.encode()))
-                if issue is not None:
-                    counts.skip(file, line.number, issue)
-                bar.update(len(line.content) + 1)
-            counts.lines += len(chunk)
-            if sum(len(value) for _, value in pending) >= _BATCH:
-                _commit(environment, pending)
-                pending = []
-            if counts.lines >= _NONE_USABLE and not counts.samples:
-                break
+    for _, _, results in judge_blocks(report, sources, size=_BLOCK, keeps_images=True):
+        for judged in (each for each in results if isinstance(each, Judged)):
+            for image in judged.images:
+                samples += 1
+                pending.append((b"image-%09d" % samples, image))
+                pending.append((b"label-%09d" % samples, judged.line.label.encode()))
+        if sum(len(value) for _, value in pending) >= _BATCH:
+            _commit(environment, pending)
+            pending = []
+        if report.total >= _NONE_USABLE and not samples:
+            break
     _commit(environment, pending)
+    return samples
 
 
-def _check_limit(counts: LmdbCounts, source: LmdbInput, limit: UnusableLimit) -> None:
+def _check_limit(report: PreflightReport, limit: UnusableLimit) -> None:
     """Refuse label files with too many unusable lines.
 
     Raises:
-        DataError: there are too many; the message has the counts by reason, examples and the fix.
+        DataError: there are too many; the message has the counts by reason, and the first line of each with its fix.
     """
-    if counts.lines == 0:
-        raise DataError(
-            f"{', '.join(map(str, source.label_files))}: no line. Fix: write a line `path<tab>label` for each sample.",
-            code="empty_file",
-        )
-    if counts.samples and limit.allows(counts.skipped, counts.lines):
-        return
-    if counts.samples:
-        share = share_above(counts.skipped / counts.lines)
-        fix = f"Fix them, or make it without them: --max-unusable {share:g}."
-    else:
-        [(reason, _)] = counts.unusable.most_common(1)
-        fix = RULES[reason].fix_in("make_lmdb", "run")
-    of_outside = RULES["outside_data_dir"].fix_in("make_lmdb")
-    outside = f" {of_outside}" if "outside_data_dir" in counts.unusable and fix != of_outside else ""
-    raise DataError(
-        f"{counts.skipped:,} of {counts.lines:,} lines are unusable ({by_reason(counts.unusable)}). {fix}".rstrip()
-        + f"{outside}\n{counts.example_lines()}",
-        code="too_many_unusable",
-    )
+    if errors := limit_errors({"--label-files": report}, limit):
+        raise DataError("\n".join(errors), code="too_many_unusable")
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Container, Hashable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from functools import lru_cache
 from itertools import chain, count
 from posixpath import join, realpath, split
@@ -107,8 +106,9 @@ def _images(reports: Sequence[PreflightReport], by_content: bool) -> Iterator[tu
             folder, file = split(join(source.path if report.is_lmdb else report.data_dir, name))
             image = hash(f"{real_path(folder)}/{file}")
             if by_content:
-                with suppress(OSError):  # the image was removed after the check
-                    image = hash(source.image(line._replace(images=(name,))) or b"")
+                content = source.read(line, name)
+                # else the image was removed after the check
+                image = hash(content) if isinstance(content, bytes) else image
             yield image, report.rules.encoded(line.label), number
 
 

@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 from posixpath import abspath, islink, join, realpath  # a Path for each line would cost more than the check
+from typing import Any
 
 from ppocr_ext.data.label_file import quotes_hint
 from ppocr_ext.data.sample_rules import ImageCheck, SampleIssue
-from ppocr_ext.io.image_pixels import JPEG, PNG, PixelLimitError, check_size, decode_image, most_image_bytes
-from ppocr_ext.limits import MAX_IMAGE_PIXELS, open_descriptor, read_at_most
+from ppocr_ext.io.image_pixels import (
+    JPEG,
+    PNG,
+    TALL,
+    PixelLimitError,
+    check_size,
+    decode_image,
+    most_image_bytes,
+)
+from ppocr_ext.limits import MAX_IMAGE_PIXELS, read_at_most
 
 _PNG_START = PNG + b"\0\0\0\rIHDR"  # how each PNG begins; width and height follow
 _PNG_END = b"IEND\xaeB`\x82"
 _JPEG_END = b"\xff\xd9"
-_HEAD = 1024  # bytes; most JPEGs state their size within them
 _TAIL = 8
 # Bytes of the first read: the system reads as many anyway, and often they are the whole image.
 _FIRST = 1 << 14
+_LEAST_SIDE = 5  # pixels; no character can be read in fewer
+_LEAST_CONTRAST = 12  # levels (of 255) between the darkest and the lightest pixel
+_TURNED = 0.3  # height to width of vertical text, at least, for each character: squeezed words are less high
+_SAME_SHAPE = 1.25  # ratio of two ratios of width to height, since sizes may have been rounded or scaled
 _FOLDERS = 10_000  # limit of the folders whose real paths are kept in memory
 _png_size = struct.Struct(">II").unpack_from
 
@@ -29,7 +42,6 @@ class ImageFolder:
 
     Args:
         data_dir: folder that relative paths start from.
-        check: how to check an image, see :class:`ppocr_ext.data.sample_rules.SampleRules`.
         allow_outside: images may lie outside ``data_dir``, also through a symbolic link.
         max_pixels: the limit of pixels of an image.
     """
@@ -37,12 +49,10 @@ class ImageFolder:
     def __init__(
         self,
         data_dir: str | Path,
-        check: ImageCheck,
         allow_outside: bool,
         max_pixels: int = MAX_IMAGE_PIXELS,
     ) -> None:
         self._data_dir = str(data_dir)
-        self._check: ImageCheck = check
         self._max_pixels = max_pixels
         self._root = None if allow_outside else join(realpath(self._data_dir), "")
         self._real: dict[str, str] = {}
@@ -53,27 +63,16 @@ class ImageFolder:
         """Return the path of the image that a label file calls ``name``."""
         return join(self._data_dir, name)
 
-    def read(self, name: str) -> bytes:
-        """Return the content of the image that a label file calls ``name``.
-
-        Raises:
-            OSError: it cannot be read, is not a regular file, or is too large for an image within the limit.
-        """
-        return read_at_most(self.path(name), most_image_bytes(self._max_pixels))
-
-    def content(self, name: str) -> bytes | SampleIssue:
-        """Return the content of an image, which is opened once, or why it cannot be used; it is not decoded."""
+    def read(self, name: str) -> bytes | SampleIssue:
+        """Return the content of an image, which is opened once, or why it cannot be read; it is not decoded."""
         path = self.path(name)
-        if (issue := self._outside(path)) is not None:
-            return issue
-        try:
-            content = self.read(name)
-        except (OSError, ValueError) as error:
-            return _unreadable(path, error)
-        return content or SampleIssue("broken_image", f"{path} is empty")
+        content = self._outside(path) or read_image_file(path, self._max_pixels)
+        if isinstance(content, SampleIssue) and content.reason == "missing_image":
+            return SampleIssue(content.reason, content.detail + quotes_hint(name) + self._slash_hint(name))
+        return content
 
     def is_whole(self, name: str) -> bool:
-        """Return True if the header shows that an image is allowed and whole. If False, :meth:`issue` decides."""
+        """Return True if its first and last bytes show that an image is allowed and whole; else it must be read."""
         path = name if name.startswith("/") else self._start + name
         if self._root is not None and not self._real.get(path.rpartition("/")[0], "").startswith(self._root):
             return False
@@ -94,16 +93,6 @@ class ImageFolder:
         except (OSError, ValueError):
             return False
         return True
-
-    def issue(self, names: tuple[str, ...]) -> SampleIssue | None:
-        """Return the first issue of the images ``names``, which must all be good, since any of them may be drawn."""
-        for name in names:
-            path = self.path(name)
-            issue = self._outside(path) or image_issue(path, self._check, self._max_pixels)
-            if issue is not None:
-                hint = quotes_hint(name) + self._slash_hint(name) if issue.reason == "missing_image" else ""
-                return SampleIssue(issue.reason, issue.detail + hint)
-        return None
 
     def _outside(self, path: str) -> SampleIssue | None:
         """Return the issue of a path that leads outside ``data_dir``, also through a symbolic link."""
@@ -141,80 +130,62 @@ class ImageFolder:
         return f", but there is {self.path(turned)}: write `/` instead of `\\`"
 
 
-def image_issue(path: str, check: ImageCheck, max_pixels: int = MAX_IMAGE_PIXELS) -> SampleIssue | None:
-    """Return why the file ``path`` is not usable as an image, or None.
+def read_image_file(path: str | Path, max_pixels: int = MAX_IMAGE_PIXELS) -> bytes | SampleIssue:
+    """Return the content of the image file ``path``, or why it cannot be read.
 
-    The reason is ``missing_image``, ``broken_image`` or ``too_many_pixels``.
+    The reason is ``missing_image``, ``broken_image``, or ``too_many_pixels`` for a file that is too large for an image
+    within the limit.
     """
     try:
-        handle, size = open_descriptor(path)  # a file object for each image would cost more than the check
-        try:
-            head = os.pread(handle, _HEAD, 0)
-            tail = os.pread(handle, _TAIL, max(0, size - _TAIL))
-
-            def read(at: int, count: int) -> bytes:
-                return head[at : at + count] if at + count <= len(head) else os.pread(handle, count, at)
-
-            def whole() -> bytes:
-                return read_at_most(path, most_image_bytes(max_pixels))
-
-            return _issue(path, size, (head, tail), read, whole, check, max_pixels)
-        finally:
-            os.close(handle)
-    except (OSError, ValueError) as error:
-        return _unreadable(path, error)
-
-
-def _unreadable(path: str, error: OSError | ValueError) -> SampleIssue:
-    """Return the issue of a file that cannot be opened; a ValueError is about a null byte in the path."""
-    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return read_at_most(path, most_image_bytes(max_pixels))
+    except (FileNotFoundError, NotADirectoryError):
         return SampleIssue("missing_image", f"there is no file {path}")
-    reason = getattr(error, "strerror", None) or error
-    return SampleIssue("broken_image", f"{path} cannot be read: {reason}")
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the path
+        is_large = getattr(error, "errno", None) == errno.EFBIG
+        reason = getattr(error, "strerror", None) or error
+        return SampleIssue(
+            "too_many_pixels" if is_large else "broken_image", f"{path} cannot be read: {reason}"
+        )
 
 
 def content_issue(
-    content: bytes, name: str, check: ImageCheck, max_pixels: int = MAX_IMAGE_PIXELS
+    content: bytes | SampleIssue, name: str, check: ImageCheck, max_pixels: int = MAX_IMAGE_PIXELS
 ) -> SampleIssue | None:
-    """Return why the encoded image ``content`` is not usable (``broken_image``, ``too_many_pixels``), or None.
+    """Return why an encoded image is not usable (``broken_image``, ``too_many_pixels``), or None.
 
     Args:
-        content: a whole encoded image.
+        content: the whole encoded image, or the issue that is returned.
         name: the name of the image in the details.
         check: see :class:`ppocr_ext.data.sample_rules.SampleRules`.
         max_pixels: the limit of pixels of an image.
     """
-
-    def read(at: int, count: int) -> bytes:
-        return content[at : at + count]
-
-    ends = content[:_HEAD], content[-_TAIL:]
-    return _issue(name, len(content), ends, read, lambda: content, check, max_pixels)
-
-
-def _issue(
-    name: str,
-    size: int,
-    ends: tuple[bytes, bytes],
-    read: Callable[[int, int], bytes],
-    whole: Callable[[], bytes],
-    check: ImageCheck,
-    max_pixels: int,
-) -> SampleIssue | None:
-    """Return why an image of ``size`` bytes is not usable. All of it is read only if its ends do not tell."""
-    if not size:
-        return SampleIssue("broken_image", f"{name} is empty")
-    if check == "none":
+    if isinstance(content, SampleIssue):
+        return content
+    if content and check == "none":
         return None
     try:
-        check_size(read, size, max_pixels)
-        if check == "decode" or not looks_whole(*ends, size):
-            decode_image(whole(), max_pixels)
-    except PixelLimitError as error:
-        return SampleIssue("too_many_pixels", f"{name} ({size:,} bytes) {error} (max_image_pixels)")
+        if check == "header" and looks_whole(content, content[-_TAIL:], len(content)):
+            check_size(lambda at, count: content[at : at + count], len(content), max_pixels)
+        else:
+            decode_image(content, max_pixels)
     except ValueError as error:
-        return SampleIssue("broken_image", f"{name} ({size:,} bytes) {error}")
+        return _undecodable(content, name, error)
     return None
+
+
+def image_pixels(content: bytes | SampleIssue, name: str, max_pixels: int = MAX_IMAGE_PIXELS) -> Any:
+    """Return the pixels of an encoded image, uint8 [H, W, 3], BGR, or the issue of :func:`content_issue`."""
+    if isinstance(content, SampleIssue):
+        return content
+    try:
+        return decode_image(content, max_pixels)
+    except ValueError as error:
+        return _undecodable(content, name, error)
+
+
+def _undecodable(content: bytes, name: str, error: ValueError) -> SampleIssue:
+    reason = "too_many_pixels" if isinstance(error, PixelLimitError) else "broken_image"
+    return SampleIssue(reason, f"{name} ({len(content):,} bytes) {error}")
 
 
 def looks_whole(head: bytes, tail: bytes, size: int) -> bool:
@@ -235,3 +206,42 @@ def looks_whole(head: bytes, tail: bytes, size: int) -> bool:
         return int.from_bytes(head[2:6], "little") == size
     is_webp = head.startswith(b"RIFF") and head[8:12] == b"WEBP"
     return is_webp and int.from_bytes(head[4:8], "little") + 8 == size
+
+
+def unseen_issue(pixels: Any, content: bytes, label: str, stated: Sequence[str] = ()) -> SampleIssue | None:
+    """Return why nothing can be read in an image (a key of ``RULES`` of issue_rules.py), or None.
+
+    Args:
+        pixels: uint8 [H, W, 3].
+        content: the encoded image.
+        label: its text.
+        stated: width and height in its line, if it has them; another shape is an issue too.
+    """
+    height, width = pixels.shape[:2]
+    size = f"{width}×{height} pixels"
+    if min(height, width) < _LEAST_SIDE:
+        return SampleIssue("tiny_image", size)
+    if len(label) > 2 and height >= max(TALL, _TURNED * len(label)) * width:
+        return SampleIssue("tall_image", f"{size} for {len(label)} characters")
+    contrast = int(pixels.max()) - int(pixels.min())
+    if contrast < _LEAST_CONTRAST:
+        return SampleIssue("flat_image", f"{_why_flat(content)}, a contrast of {contrast} of 255")
+    if stated and not 1 / _SAME_SHAPE < float(stated[0]) / float(stated[1]) * height / width < _SAME_SHAPE:
+        line = f"{stated[0]}×{stated[1]} pixels in the line"
+        return SampleIssue("other_size", f"{line}, {width}×{height} in the image; the label is {label!r}")
+    return None
+
+
+def _why_flat(content: bytes) -> str:
+    """Return why an image looks flat to PaddleOCR, which reads 8 bits of three channels."""
+    import cv2
+    import numpy as np
+
+    stored: Any = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_UNCHANGED)
+    if stored is None or stored.max() == stored.min():
+        return "one colour"
+    if stored.ndim == 3 and stored.shape[2] == 4 and stored[..., 3].max() != stored[..., 3].min():
+        return "drawn only in its transparency"
+    if stored.dtype == np.uint16:
+        return f"16 bits of which {int(stored.max()):,} of 65,535 are used"
+    return "nearly one colour"

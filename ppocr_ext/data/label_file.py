@@ -77,7 +77,11 @@ def read_raw_lines(path: str | Path) -> Iterator[bytes]:
         # Not inside `with`: errors of the caller's block would be caught here.
         stream = open_regular(path)
     except OSError as error:
-        raise unreadable_label_file(path, error) from error
+        raise DataError(
+            f"{path}: the label file cannot be read: {error.strerror or error}. Fix: correct the path; it is relative "
+            "to the current folder, not to data_dir.",
+            code="missing_file" if isinstance(error, FileNotFoundError) else "unreadable_file",
+        ) from error
     with stream:
         if stream.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
             raise DataError(f"{path}: the label file is UTF-16. Fix: save it as UTF-8.", code="bad_encoding")
@@ -93,15 +97,6 @@ def read_raw_lines(path: str | Path) -> Iterator[bytes]:
                         code="bad_content",
                     )
             yield line
-
-
-def unreadable_label_file(path: str | Path, error: OSError) -> DataError:
-    """Return the error of a label file that the system does not open."""
-    return DataError(
-        f"{path}: the label file cannot be read: {error.strerror or error}. Fix: correct the path; it is relative "
-        "to the current folder, not to data_dir.",
-        code="missing_file" if isinstance(error, FileNotFoundError) else "unreadable_file",
-    )
 
 
 def parse_line(number: int, raw: bytes, delimiter: str = "\t", ds_width: bool = False) -> LabelLine:

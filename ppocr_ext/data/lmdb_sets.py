@@ -106,23 +106,14 @@ def open_set(folder: Path) -> LmdbSet:
             )
         except lmdb.Error as error:
             raise _damaged(folder, str(error)) from error
-        check_complete(folder, opened)
+        stated = (opened.info()["last_pgno"] + 1) * opened.stat()["psize"]
+        size = (folder / DATA_FILE).stat().st_size
+        if size < stated:  # reading behind its end would kill the process (SIGBUS)
+            opened.close()
+            raise _damaged(folder, f"{DATA_FILE} is truncated: it has {size:,} of {stated:,} bytes")
         _OPEN[key] = opened
     transaction = _OPEN[key].begin(write=False)
     return LmdbSet(folder, _count(folder, transaction), _OPEN[key], transaction)
-
-
-def check_complete(folder: Path, environment: Any) -> None:
-    """Refuse an open LMDB whose file is truncated, since reading behind its end would kill the process (SIGBUS).
-
-    Raises:
-        DataError: it is truncated; the LMDB is closed.
-    """
-    stated = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
-    size = (folder / DATA_FILE).stat().st_size
-    if size < stated:
-        environment.close()
-        raise _damaged(folder, f"{DATA_FILE} is truncated: it has {size:,} of {stated:,} bytes")
 
 
 def _get(folder: Path, transaction: Any, key: bytes) -> bytes | None:

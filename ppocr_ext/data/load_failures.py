@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from ppocr_ext.base import Proxy
 from ppocr_ext.data.unusable_limit import UnusableLimit
 from ppocr_ext.errors import DataError
 from ppocr_ext.messages import LOG
@@ -106,11 +107,11 @@ class _AnotherSampleError(Exception):
     """Raised when the host's dataset asks itself for another sample, since the one at this index has failed."""
 
 
-class _HostLog:
+class _HostLog(Proxy):
     """Replace the logger of a dataset, and keep why the current sample fails."""
 
     def __init__(self, logger: Any) -> None:
-        self._logger = logger
+        super().__init__(logger)
         self.begin()
 
     def begin(self) -> None:
@@ -125,23 +126,20 @@ class _HostLog:
         lines = [line for line in str(message).splitlines() if line.strip()]
         self.reason = f"{self.failing}: {lines[-1].strip()}".removeprefix(": ") if lines else ""
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._logger, name)
 
-
-class _ReportingTransform:
+class _ReportingTransform(Proxy):
     """A transform that tells the log when it refuses a sample or fails."""
 
     def __init__(self, transform: Any, log: _HostLog) -> None:
-        self._transform = transform
+        super().__init__(transform)
         self._log = log
 
     def __call__(self, data: Any) -> Any:
-        name = type(self._transform).__name__
+        name = type(self.real).__name__
         # RecConAug, which joins samples, has this attribute
-        label = data.get("label") if hasattr(self._transform, "ext_data_num") else None
+        label = data.get("label") if hasattr(self.real, "ext_data_num") else None
         try:
-            result = self._transform(data)
+            result = self.real(data)
         except Exception:
             self._log.failing = name
             raise
@@ -154,11 +152,6 @@ class _ReportingTransform:
         elif label is not None:
             self._log.is_joined = result.get("label") != label
         return result
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # pickle and copy ask for these before `_transform` is set
-            raise AttributeError(name)
-        return getattr(self._transform, name)
 
 
 class _Reporting(_Dataset):
@@ -180,12 +173,12 @@ class _Reporting(_Dataset):
             result, reason = self._attempt(index)
             if not reason:
                 return result
-            sample = self._key(self, _position(index))
+            sample = self._key(self, position_of(index))
             # RecConAug may join labels up to max_text_length, and NRTR and SAR then refuse the two longest lengths:
             # this is not the fault of the sample
             if self._failures.mode != "Train" or self._log.failing or not self._log.is_joined:
                 self._failures.add(sample, partial(self._place, sample), reason)
-            index = _after(index, len(self))
+            index = with_position(index, (position_of(index) + 1) % len(self))
         raise DataError(
             f"{self._failures.name}: {tries} samples in a row cannot be loaded. The last: {self._place(sample)}: "
             f"{reason}. Fix: correct {self._failures.mode}.dataset.transforms, or the data.",
@@ -230,16 +223,15 @@ def report_failures(
 def sample_key(dataset: Any, index: Any) -> bytes:
     """Return what identifies the sample at ``index``: its line, its place in an LMDB, or its number."""
     key = getattr(dataset, "_key", None)
-    position = _position(index)
+    position = position_of(index)
     return str(position).encode() if key is None else key(dataset, position)
 
 
-def _position(index: Any) -> int:
+def position_of(index: Any) -> int:
     """Return the place of a sample in the data. An index of a multi-scale sampler is (width, height, place, ratio)."""
     return int(index[2] if isinstance(index, list | tuple) else index)
 
 
-def _after(index: Any, length: int) -> Any:
-    """Return the index of the next sample, with the image size of ``index`` if it has one."""
-    after = (_position(index) + 1) % length
-    return [*index[:2], after, *index[3:]] if isinstance(index, list | tuple) else after
+def with_position(index: Any, position: int) -> Any:
+    """Return the index of another sample, with the image size of ``index`` if it has one."""
+    return (*index[:2], position, index[3]) if isinstance(index, list | tuple) else position

@@ -16,7 +16,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ppocr_ext.base import Proxy
 from ppocr_ext.config import Config
+from ppocr_ext.data.load_failures import position_of, with_position
 
 SECTION = "Train.mix"
 
@@ -47,7 +49,7 @@ def mixed_lists(config: Config) -> list[MixedList]:
     return sorted(lists, key=lambda each: not each.labelled)
 
 
-class MixedSamples:
+class MixedSamples(Proxy):
     """The samples of ``Train.dataset``, then those of each list that is mixed in.
 
     Its length is that of ``Train.dataset``. With a list without labels, each sample has one more entry at its end: 1
@@ -63,15 +65,11 @@ class MixedSamples:
     """
 
     def __init__(self, datasets: Sequence[Any], lists: Sequence[MixedList]) -> None:
+        super().__init__(datasets[0])
         self._datasets = datasets
         self.lists = lists
         self.ends = [*accumulate(map(len, datasets))]
         self._flags = [True, *(each.labelled for each in lists)]
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # pickle and copy ask for these before the datasets are there
-            raise AttributeError(name)
-        return getattr(self._datasets[0], name)
 
     def set_epoch(self, epoch: int) -> None:
         """Tell every dataset that draws its images the epoch."""
@@ -80,13 +78,13 @@ class MixedSamples:
                 each.set_epoch(epoch)
 
     def __len__(self) -> int:
-        return len(self._datasets[0])
+        return len(self.real)
 
     def __getitem__(self, index: Any) -> Any:
-        place = index[2] if isinstance(index, tuple) else index
+        place = position_of(index)
         number = bisect_right(self.ends, place)
         own = place - (self.ends[number - 1] if number else 0)
-        sample = self._datasets[number][(*index[:2], own, index[3]) if isinstance(index, tuple) else own]
+        sample = self._datasets[number][with_position(index, own)]
         return sample if all(self._flags) else [*sample, np.array(self._flags[number], np.int64)]
 
 
@@ -125,19 +123,17 @@ class MixedBatches:
 
     def __iter__(self) -> Iterator[list[Any]]:
         done = self._done
+        share = Fraction(self._rank, self._processes)
         for batch in self._batches:
             mixed = list(batch)
             for number, each in enumerate(self._lists):
-                first, end = (self._taken(each.ratio, count) for count in (done, done + len(batch)))
+                # what this process has read of the list before this batch, and after it
+                first, end = (int(each.ratio * count + share) for count in (done, done + len(batch)))
                 mixed += [
                     _index_of_size(batch[0], self._place(number, position)) for position in range(first, end)
                 ]
             done += len(batch)
             yield mixed
-
-    def _taken(self, ratio: Fraction, count: int) -> int:
-        """Return how many samples of a list this process has read beside ``count`` of ``Train.dataset``."""
-        return int(ratio * count + Fraction(self._rank, self._processes))
 
     def _place(self, number: int, position: int) -> int:
         """Return a sample of a list, by its position among those of this process."""

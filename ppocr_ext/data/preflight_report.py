@@ -105,12 +105,6 @@ class FileReport:
         """Return how many lines are usable."""
         return self.lines.count(1)
 
-    def usable_array(self) -> Any:
-        """Return whether each line is usable: bool [total]."""
-        import numpy as np
-
-        return np.frombuffer(bytes(self.lines), bool)
-
 
 def by_reason(counts: Mapping[str, int]) -> str:
     """Return ``3 too_long, 1 missing_image``: the most frequent first."""
@@ -184,44 +178,40 @@ class PreflightReport:
         if self.rules.charset is not None and self.rules.charset.has_other_case(line.label):
             self.other_case = self.other_case[0] + 1, self.other_case[1] or line.label
         if issue is None:
-            self.illegible += line.label == ILLEGIBLE
-            self.plain += PLAIN.search(line.label) is not None
             self.mapped += self.rules.has_unknown(line.label)
             if (misfit := self.rules.misfit(line)) is not None:
                 self.misfits += 1
                 if self.misfits <= self.examples:
                     self.misfit_examples.append(UnusableSample(file.path, line.number, *misfit))
-            self.longest_usable = max(self.longest_usable, len(line.label))
-            self.characters.update(self.rules.encoded(line.label))
-            self._note_texts([line.label])
+            self._add_usable([line.label])
         else:
             self.counts[issue.reason] += 1
             if self.counts[issue.reason] <= self.examples:
                 self.unusable_samples.append(UnusableSample(file.path, line.number, *issue))
-        file.lines.append(issue is None)
+            file.lines.append(0)
         self._measure(line.label, file.total)
 
     def add_plain(self, labels: Sequence[str]) -> None:
         """Count the next samples of the last file, all of them usable and with labels that are encoded as they are."""
         first = self.files[-1].total + 1
-        longest = max(map(len, labels))
-        self.illegible += labels.count(ILLEGIBLE)
-        self.plain += sum(map(bool, map(PLAIN.search, labels)))
-        self.files[-1].lines.extend(b"\1" * len(labels))
-        self.longest_usable = max(self.longest_usable, longest)
-        self._note_texts(labels)
-        encoded = self.rules.encoded("".join(labels))
-        self.characters.update(encoded)
-        needed = frames_needed_each(labels, encoded)
-        if longest > self.longest or needed.max() > self.most_frames:
+        needed = frames_needed_each(labels, self._add_usable(labels))
+        if max(map(len, labels)) > self.longest or needed.max() > self.most_frames:
             for number, label in enumerate(labels, first):
                 self._measure(label, number)
 
-    def _note_texts(self, labels: Sequence[str]) -> None:
+    def _add_usable(self, labels: Sequence[str]) -> str:
+        """Count the next samples of the last file, all of them usable; return their labels as they are encoded."""
+        self.files[-1].lines.extend(b"\1" * len(labels))
+        self.illegible += labels.count(ILLEGIBLE)
+        self.plain += sum(map(bool, map(PLAIN.search, labels)))
+        self.longest_usable = max(self.longest_usable, *map(len, labels))
         if len(self.texts) < 2:
             self.texts = set(islice(dict.fromkeys((*self.texts, *labels)), 2))
         if self.rules.charset is not None and self.rules.charset.is_right_to_left:
             self.orders.update(chain.from_iterable(map(order_votes, labels)))
+        encoded = self.rules.encoded("".join(labels))
+        self.characters.update(encoded)
+        return encoded
 
     def _measure(self, label: str, number: int) -> None:
         """Compare a label of the last file with the longest and the most demanding one."""
@@ -268,6 +258,10 @@ class PreflightReport:
     def place(self, file: Path, number: int) -> str:
         """Return how messages name a line (``list.txt:3``) or a sample of an LMDB (``folder#3``)."""
         return f"{file}{'#' if self.is_lmdb else ':'}{number}"
+
+    def text(self, sample: UnusableSample) -> str:
+        """Return place, reason and details of an unusable sample."""
+        return f"{self.place(sample.file, sample.line)}: {sample.reason}: {sample.detail}"
 
     def summary(self) -> str:
         """Return a sentence: how many samples are usable, how many are skipped and why, and the first of these."""

@@ -151,7 +151,7 @@ class SampleRules:
 
         It takes lines with their ends, decoded with ``surrogateescape``, and returns a pair for each line. Both are
         empty for a line that it does not accept, which must be parsed. A label that it returns fits T, and is encoded
-        as it stands except for its case.
+        as it stands except for its case. It accepts none if more than the header of an image must be checked.
         """
         most = [MAX_LABEL_LINE_BYTES]
         if self.max_text_length is not None:
@@ -168,7 +168,13 @@ class SampleRules:
         characters = "".join(re.escape(c) for c in known if len(c) == 1)
         other = r"\r\n\udc80-\udcff"  # ends of lines, and bytes that are not UTF-8
         any_of = characters if self.charset is not None else f"^{end}{other}"
-        if not any_of or len(delimiter) != 1 or delimiter in "\r\n" or min(most) < least:
+        if (
+            self.image_check != "header"
+            or not any_of
+            or len(delimiter) != 1
+            or delimiter in "\r\n"
+            or min(most) < least
+        ):
             return re.compile(r"()()(?:[^\n]*\n|[^\n]+)").findall  # this pattern accepts no line
         path = rf"[^{end}\[\s\udc80-\udcff][^{end}{other}]*"
         label = f"(?!{BOXES})[{any_of}]{{{least},{min(most)}}}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ppocr_ext.config.global_keys import GLOBAL_KEYS
 from ppocr_ext.data.issue_rules import RULES, counted_issue
-from ppocr_ext.data.preflight_report import PreflightReport, UnusableSample, by_reason
+from ppocr_ext.data.preflight_report import PreflightReport, by_reason
 from ppocr_ext.data.sample_rules import FRAME_WIDTH
 from ppocr_ext.issues import Issue
 
@@ -18,6 +18,12 @@ _STEP = 32  # pixels; image widths are multiples of it
 _NAMED = 20  # samples that an error names under Global.strict before it only counts
 
 
+_OPTIONS = {  # by who sets the limit: how it is named, and how it is set
+    "run": ("Global.max_unusable:", "-o Global.max_unusable="),
+    "make_lmdb": ("--max-unusable", "--max-unusable "),
+}
+
+
 @dataclass(frozen=True)
 class UnusableLimit:
     """The limit on unusable samples: a share of all samples, or 0.
@@ -25,36 +31,37 @@ class UnusableLimit:
     Attributes:
         max_unusable: ``Global.max_unusable``, 0 to 1; it applies to ``Train`` and to ``Eval``.
         strict: ``Global.strict``, with which no sample may be unusable.
+        who: ``"run"`` or ``"make_lmdb"``: whose options and fixes messages name.
     """
 
     max_unusable: float = MAX_UNUSABLE
     strict: bool = False
+    who: str = "run"
 
     def allows(self, unusable: int, total: int) -> bool:
         """Return whether ``unusable`` of ``total`` samples are within the limit, and one is usable."""
-        if self.strict:
-            return unusable == 0
-        return unusable < total and unusable <= self.max_unusable * total
+        return unusable < total and unusable <= self._most(total)
 
     def allows_report(self, report: PreflightReport) -> bool:
         """Return whether a run may start with these data. Misfits count too, though all samples may be misfits."""
-        if self.strict:
-            return report.problem_count == 0
-        return report.usable > 0 and report.problem_count <= self.max_unusable * report.total
+        return report.usable > 0 and report.problem_count <= self._most(report.total)
+
+    def _most(self, total: int) -> float:
+        return 0 if self.strict else self.max_unusable * total
 
     @property
     def text(self) -> str:
         """Return the limit for a message."""
         if self.strict:
             return "the limit is 0 (Global.strict: true)"
-        return f"the limit is {100 * self.max_unusable:.4g} % (Global.max_unusable: {self.max_unusable:g})"
+        return f"the limit is {100 * self.max_unusable:.4g} % ({_OPTIONS[self.who][0]} {self.max_unusable:g})"
 
 
 def limit_errors(reports: Mapping[str, PreflightReport], limit: UnusableLimit) -> list[str]:
     """Return one error paragraph per section with too many unusable samples; empty if the run may start.
 
     Args:
-        reports: what preflight found, by ``"Train"`` / ``"Eval"``.
+        reports: what preflight found, by the name of the data.
         limit: how many may be unusable.
     """
     refused = {mode: report for mode, report in reports.items() if not limit.allows_report(report)}
@@ -65,7 +72,7 @@ def limit_errors(reports: Mapping[str, PreflightReport], limit: UnusableLimit) -
     elif errors and all(report.usable for report in refused.values()):
         share = max(report.problem_count / report.total for report in refused.values())
         accept = "accept" if any(report.misfits for report in refused.values()) else "skip"
-        errors.append(f"Fix them, or {accept} them: -o Global.max_unusable={share_above(share):g}.")
+        errors.append(f"Fix them, or {accept} them: {_OPTIONS[limit.who][1]}{share_above(share):g}.")
     return errors
 
 
@@ -88,32 +95,34 @@ def _error(mode: str, report: PreflightReport, limit: UnusableLimit, width: int)
     if report.misfits:
         lines.append("A label that needs more frames than CTC has counts as read wrongly.")
     if limit.strict and report.usable:
-        lines += [_text(report, sample) for sample in examples[:_NAMED]]
+        lines += [report.text(sample) for sample in examples[:_NAMED]]
         more = report.problem_count - len(examples[:_NAMED])
         lines += [f"… and {more:,} more"] if more else []
     else:
         firsts = {sample.reason: sample for sample in reversed(examples)}  # the first sample of each reason
         for reason in sorted(firsts, key=lambda reason: -report.problem_counts[reason]):
-            fix = RULES[reason].fix_in(*["lmdb"] * report.is_lmdb, "run")
-            if reason == "outside_data_dir" and 2 * report.counts[reason] >= report.total:
-                which = "All" if report.counts[reason] == report.total else "Most"
-                option = "-o Global.allow_outside_data_dir=true"
-                fix = f"{which} samples are outside: if data_dir is right, set {option}."
-            if reason == "unknown_char" and 2 * report.other_case[0] >= report.counts[reason]:
-                fix = case_issue(report).sentence
-            # the fix for labels that are too long comes last, from `_length_fixes`
-            lines.append(f"{_text(report, firsts[reason])}. {'' if reason in _OF_LENGTH else fix}".rstrip())
-    return "\n  ".join([*lines, *_length_fixes(report, width)])
+            lines.append(f"{report.text(firsts[reason])}. {_fix(report, reason, limit.who)}".rstrip())
+    return "\n  ".join([*lines, *(_length_fixes(report, width) if limit.who == "run" else ())])
+
+
+def _fix(report: PreflightReport, reason: str, who: str) -> str:
+    """Return what to do about the samples with a reason; empty if the run's :func:`_length_fixes` say it."""
+    count = report.counts[reason]
+    if who == "run" and reason in _OF_LENGTH:
+        return ""
+    if who == "run" and reason == "outside_data_dir" and 2 * count >= report.total:
+        which = "All" if count == report.total else "Most"
+        option = "-o Global.allow_outside_data_dir=true"
+        return f"{which} samples are outside: if data_dir is right, set {option}."
+    if who == "run" and reason == "unknown_char" and 2 * report.other_case[0] >= count:
+        return case_issue(report).sentence
+    return RULES[reason].fix_in(*["lmdb"] * report.is_lmdb, who)
 
 
 def case_issue(report: PreflightReport) -> Issue:
     """Return the issue of labels that lack only the other case in the dictionary, with the first of them."""
     count, label = report.other_case
     return counted_issue("other_case", count, report.total, [("", repr(label))])
-
-
-def _text(report: PreflightReport, sample: UnusableSample) -> str:
-    return f"{report.place(sample.file, sample.line)}: {sample.reason}: {sample.detail}"
 
 
 def _length_fixes(report: PreflightReport, width: int) -> list[str]:

@@ -85,7 +85,7 @@ def least_general(before: float, max_drop: float) -> float:
 
 def warn_of_few_lines(lines: int, max_drop: float) -> None:
     """Warn if a general list has too few lines to show that at most ``max_drop`` of them are lost."""
-    needed = math.ceil(math.log(_DOUBT) / math.log1p(-max_drop)) if max_drop else 0
+    needed = math.ceil(math.log(_DOUBT) / math.log1p(-max_drop)) if 0 < max_drop < 1 else 0
     if lines < needed:
         of = f"it takes {needed:,} lines to show that at most {max_drop:.2%} are lost"
         LOG.warning("%s: %s (found %d)", SECTION, of, lines)

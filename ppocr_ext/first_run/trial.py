@@ -191,7 +191,11 @@ def _read(
     }
     own_size = base.config.at("Eval.dataset.transforms")
     if own_size != config.at("Eval.dataset.transforms"):
-        values = {"Eval.dataset.transforms": own_size, "Global.allow_different_preprocessing": True}
+        values = {
+            "Eval.dataset.transforms": own_size,
+            "Global.allow_different_preprocessing": True,
+            "Global.max_unusable": 1.0,  # long labels may not fit into that size
+        }
         numbers["own_size"] = evaluate(Run.build(config.with_values(values), "eval", host_path=host)).metrics[
             "acc"
         ]

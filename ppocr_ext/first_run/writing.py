@@ -168,8 +168,7 @@ def write_first_run(inspection: Inspection, command: str) -> Files:
             general, taught = _write_general(inspection, counts)
         except DataError as error:
             notes.append(f"There is no general list: {error}")
-    max_drop = MAX_DROP if inspection.general is None else MAX_DROP_OF_OWN
-    write_config(plan, Lists(train, val, general, taught, max_drop, more), out, command)
+    write_config(plan, Lists(train, val, general, taught, _max_drop(inspection), more), out, command)
     return Files(val, general, counts, left_out, tuple(notes))
 
 
@@ -428,6 +427,20 @@ def _write_more(inspection: Inspection, file: Path, counts: Counter[str]) -> Dat
     own = inspection.out / "more.txt"
     counts["more"] = write_label_file(own, rows)
     return Data(file.parent, own)
+
+
+def _max_drop(inspection: Inspection) -> float:
+    """Return how much of the general list may be lost.
+
+    Weights that know few characters of the labels have to learn a script, and lose what they read before: measured, not
+    forbidden, unless the user gave the list.
+    """
+    if inspection.general is not None:
+        return MAX_DROP_OF_OWN
+    known = inspection.plan.base.charset
+    counts = {each: count for each, count in inspection.found.texts.characters.items() if each != " "}
+    new = sum(count for each, count in counts.items() if known is not None and known.unknown(each))
+    return 1.0 if new > sum(counts.values()) / 2 else MAX_DROP
 
 
 def _write_general(inspection: Inspection, counts: Counter[str]) -> tuple[Data | None, Data | None]:

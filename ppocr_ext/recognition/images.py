@@ -17,6 +17,7 @@ import numpy as np
 from ppocr_ext.base.parts import HALF, TRANSFORM_ROWS, kind_of
 from ppocr_ext.config import Config, named_items
 from ppocr_ext.config.node import dotted
+from ppocr_ext.data.image_check import image_pixels, read_image_file
 from ppocr_ext.data.label_file import read_label_file
 from ppocr_ext.data.lmdb_sets import DATA_FILE, LmdbSet, open_sets
 from ppocr_ext.data.preprocessing import (
@@ -27,9 +28,10 @@ from ppocr_ext.data.preprocessing import (
     are_positive_numbers,
     read_preprocessing,
 )
+from ppocr_ext.data.sample_rules import SampleIssue
 from ppocr_ext.errors import ConfigError, DataError
-from ppocr_ext.io.image_pixels import PixelLimitError, decode_image, is_tall, most_image_bytes
-from ppocr_ext.limits import MAX_IMAGE_PIXELS, MAX_INPUT_WIDTH, read_at_most
+from ppocr_ext.io.image_pixels import is_tall
+from ppocr_ext.limits import MAX_INPUT_WIDTH
 from ppocr_ext.messages import shortened
 
 # The path of a file, the bytes of an encoded image, or pixels: uint8 or uint16 [H, W] or [H, W, 1 | 3 | 4], BGR.
@@ -65,26 +67,16 @@ def read_image(source: ImageSource) -> np.ndarray:
             code="bad_value",
         )
     path = Path(fspath(source))
-    try:
-        content = read_at_most(path, most_image_bytes(MAX_IMAGE_PIXELS))
-    except FileNotFoundError:
-        raise DataError(f"there is no file {path}", code="missing_image") from None
-    except (OSError, ValueError) as error:  # ValueError: a null byte in the path
-        reason = getattr(error, "strerror", None) or error
-        raise DataError(f"{path} cannot be read: {reason}", code="broken_image") from error
-    return _decode(content, str(path))
+    return _decode(read_image_file(path), str(path))
 
 
-def _decode(content: bytes, name: str) -> np.ndarray:
-    try:
-        return np.asarray(decode_image(content))
-    except PixelLimitError as error:
-        raise DataError(
-            f"{name} ({len(content):,} bytes) {error}. Fix: cut out the text line, or give its pixels as an array.",
-            code="too_many_pixels",
-        ) from error
-    except ValueError as error:
-        raise DataError(f"{name} ({len(content):,} bytes) {error}", code="broken_image") from error
+def _decode(content: bytes | SampleIssue, name: str) -> np.ndarray:
+    pixels = image_pixels(content, name)
+    if isinstance(pixels, SampleIssue):
+        is_large = pixels.reason == "too_many_pixels"
+        fix = ". Fix: cut out the text line, or give its pixels as an array." if is_large else ""
+        raise DataError(f"{pixels.detail}{fix}", code=pixels.reason)
+    return np.asarray(pixels)
 
 
 def _of_array(pixels: np.ndarray) -> np.ndarray:

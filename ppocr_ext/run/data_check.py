@@ -26,11 +26,7 @@ from ppocr_ext.config.derive import model_paths
 from ppocr_ext.data.batches import samples_per_step
 from ppocr_ext.data.equal_images import compare_images
 from ppocr_ext.data.issue_rules import RULES, counted_issue
-from ppocr_ext.data.preflight import (
-    OTHER_SIZE,
-    check_label_files,
-    check_lmdbs,
-)
+from ppocr_ext.data.preflight import check_label_files, check_lmdbs
 from ppocr_ext.data.preflight_report import EXAMPLES, PreflightReport
 from ppocr_ext.data.sample_rules import FRAMES_A_CHARACTER, FrameLimit, Gtc, SampleRules
 from ppocr_ext.data.unusable_limit import UnusableLimit, case_issue, limit_errors
@@ -115,7 +111,14 @@ def run_preflight(
     if record is not None and found:
         content = preflight_json(found, config_warnings)
         write_text(record, printable(json.dumps(content, indent=2, ensure_ascii=False)) + "\n")
-    _refuse_unusable({names[mode]: checked for mode, checked in found.items()}, errors, limit, record)
+    texts = limit_errors({names[mode]: checked for mode, checked in found.items()}, limit)
+    if texts and record is not None:
+        texts.append(f"{record} names the first {next(iter(found.values())).examples} of each reason.")
+    if errors or texts:
+        code = errors[0].code if errors else "too_many_unusable"
+        failure = DataError("\n".join([*map(str, errors), *texts]), code=code)
+        failure.record = record if texts else None
+        raise failure
     (warn or partial(report_issues, strict=limit.strict))(
         [issue for checked in found.values() for issue in checked.warnings]
     )
@@ -181,34 +184,6 @@ def preflight_json(reports: Reports, config_warnings: Sequence[Issue]) -> dict[s
         **{mode: report.to_json() for mode, report in reports.items()},
         "warnings": [issue.to_json() for issue in warnings],
     }
-
-
-def _refuse_unusable(
-    found: Reports,
-    errors: Sequence[DataError],
-    limit: UnusableLimit,
-    record: Path | None,
-) -> None:
-    """Raise one error for all data that cannot be read and all sections with too many unusable samples.
-
-    Args:
-        found: the reports, by the name of their data in messages.
-        errors: the error messages of data that cannot be read.
-        limit: the limit of unusable samples.
-        record: the file with examples of them.
-
-    Raises:
-        DataError: there is such data.
-    """
-    texts = limit_errors(found, limit)
-    if texts and record is not None:
-        texts.append(f"{record} names the first {next(iter(found.values())).examples} of each reason.")
-    if not errors and not texts:
-        return
-    code = errors[0].code if errors else "too_many_unusable"
-    failure = DataError("\n".join([*map(str, errors), *texts]), code=code)
-    failure.record = record if texts else None
-    raise failure
 
 
 def sample_rules(config: Config, mode: str, charset: Charset, frames: FrameLimit | None) -> SampleRules:
@@ -297,7 +272,9 @@ def _unseen(config: Config, report: PreflightReport) -> Iterator[tuple[str, Issu
         if not samples or may_be_tall or len(samples) < _FEW * report.looked_at:
             continue
         examples = [(report.place(each.file, each.line), each.detail) for each in samples[:EXAMPLES]]
-        level: Level | None = "error" if code == OTHER_SIZE and 2 * len(samples) > report.looked_at else None
+        level: Level | None = (
+            "error" if code == "other_size" and 2 * len(samples) > report.looked_at else None
+        )
         of = "that were looked at"
         yield report.key, counted_issue(code, len(samples), report.looked_at, examples, of=of, level=level)
 

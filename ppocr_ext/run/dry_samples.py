@@ -8,8 +8,9 @@ from __future__ import annotations
 import logging
 import traceback
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import count, islice
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,11 +26,9 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.check.findings import Findings, KeyPath, described_error
 from ppocr_ext.config import Config, named_items
 from ppocr_ext.data.batches import images_of
-from ppocr_ext.data.image_check import ImageFolder
-from ppocr_ext.data.label_file import read_label_file
-from ppocr_ext.data.lmdb_sets import open_sets
 from ppocr_ext.data.load_failures import report_failures
-from ppocr_ext.data.preflight import LmdbSamples
+from ppocr_ext.data.preflight import judge, open_sources
+from ppocr_ext.data.preflight_report import PreflightReport
 from ppocr_ext.data.sample_rules import FrameLimit
 from ppocr_ext.errors import DataError, PPOCRExtError
 from ppocr_ext.registry import DATASETS
@@ -183,8 +182,7 @@ class DrySection:
         size = self._size * (2 if self._distinct else 1)
         section["loader"] |= {"batch_size_per_card": size, "num_workers": 0, "drop_last": False}
         if self._name in (*OF_LABEL_FILES, *OF_LMDB):
-            rows = self._usable_rows() if self._name in OF_LMDB else self._usable_lines()
-            usable: list[Any] = list(islice(rows, self._size if self._distinct else _SAMPLES))
+            usable = list(islice(self._usable(), self._size if self._distinct else _SAMPLES))
             self._drawn = not usable
             # The host's sampler gives every process a share, so there is a copy for each.
             copies = dist.get_world_size() * (1 if self._distinct else _SAMPLES)
@@ -223,33 +221,25 @@ class DrySection:
         base = DATASETS.get(dataset["name"])
         return report_failures(base, _NO_REPLACEMENT, lambda *sample: b"", bytes.decode)
 
-    def _usable_lines(self) -> Iterator[bytes]:
-        """Yield usable lines of the label files; the label check reports a file that cannot be read."""
-        folder = ImageFolder(
-            self._dataset["data_dir"], "decode", self._rules.allow_outside_data_dir, self._rules.max_pixels
-        )
-        delimiter = self._dataset.get("delimiter", "\t")
-        ds_width = bool(self._dataset.get("ds_width"))
-        for file in label_files_of(self._config, self._mode):
-            try:
-                for line in islice(read_label_file(file, delimiter, ds_width=ds_width), _TRIED):
-                    issue = self._rules.label_issue(line) or folder.issue(line.images)
-                    if issue is None and self._is_new(line.label):
-                        yield line.content
-            except PPOCRExtError:
-                return
+    def _usable(self) -> Iterator[Any]:
+        """Yield usable lines, or pairs of the number of an LMDB and that of the sample.
 
-    def _usable_rows(self) -> Iterator[tuple[int, int]]:
-        """Yield (number of the LMDB, number of the sample) of usable samples; the label check reports a broken LMDB."""
-        try:
-            for number, each in enumerate(open_sets(self._dataset["data_dir"])):
-                samples = LmdbSamples(each, replace(self._rules, image_check="decode"))
-                for line in map(samples.line, count(1), islice(samples.items(), _TRIED)):
-                    issue = self._rules.label_issue(line) or samples.image_issue(line)
+        The label check reports what cannot be read.
+        """
+        is_lmdb = self._name in OF_LMDB
+        report = PreflightReport(
+            Path(self._dataset["data_dir"]),
+            replace(self._rules, image_check="decode"),
+            self._dataset.get("delimiter", "\t"),
+            bool(self._dataset.get("ds_width")),
+            is_lmdb=is_lmdb,
+        )
+        with suppress(PPOCRExtError):
+            for place, source in enumerate(open_sources(report, label_files_of(self._config, self._mode))):
+                for number, item in enumerate(islice(source.items(), _TRIED), start=1):
+                    line, issue, _ = judge(source, number, item)
                     if issue is None and self._is_new(line.label):
-                        yield number, line.number
-        except PPOCRExtError:
-            return
+                        yield (place, number) if is_lmdb else line.content
 
     def _is_new(self, label: str) -> bool:
         """Return False if the labels must differ and an earlier sample has this one."""

@@ -433,7 +433,8 @@ def lmdb_dataset_class(
 
         def dataset_traversal(self) -> Any:
             # 8 bytes for each sample; PaddleOCR needs 16, and lists of numbers to build them.
-            samples = [np.flatnonzero(report.usable_array()).astype(np.int32) + 1 for report in reports]
+            lines = [np.frombuffer(report.lines, np.uint8) for report in reports]
+            samples = [np.flatnonzero(each).astype(np.int32) + 1 for each in lines]
             sets = np.repeat(np.arange(len(samples), dtype=np.int32), [len(each) for each in samples])
             return np.stack([sets, np.concatenate(samples)], axis=1)
 

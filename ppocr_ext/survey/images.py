@@ -15,12 +15,11 @@ from typing import Any, NamedTuple
 from tqdm import tqdm
 
 from ppocr_ext.data.equal_images import equal_images
-from ppocr_ext.data.image_check import ImageFolder, content_issue
+from ppocr_ext.data.image_check import ImageFolder, image_pixels, unseen_issue
 from ppocr_ext.data.issue_rules import Tally, issues_of, shown
 from ppocr_ext.data.lmdb_sets import open_sets
-from ppocr_ext.data.preflight import unseen_issue
 from ppocr_ext.data.sample_rules import SampleIssue
-from ppocr_ext.io.image_pixels import PNG, decode_image
+from ppocr_ext.io.image_pixels import PNG
 from ppocr_ext.issues import Issue
 from ppocr_ext.sources.page_formats import crop
 from ppocr_ext.sources.samples import Sample
@@ -101,9 +100,9 @@ class ImageReader:
     def __init__(self, root: str | Path, kept: Collection[Sample] = ()) -> None:
         self.turned = 0
         self._images: dict[Sample, bytes | SampleIssue | None] = dict.fromkeys(kept)
-        self._folder = ImageFolder(root, "header", allow_outside=False)
+        self._folder = ImageFolder(root, allow_outside=False)
         self._open_set = cache(lambda name: open_sets(Path(root) / name)[0])
-        self._page = lru_cache(maxsize=8)(lambda name: _decode(self._folder.content(name), name))
+        self._page = lru_cache(maxsize=8)(lambda name: image_pixels(self._folder.read(name), name))
         self._one_thread = Lock()  # a transaction serves one thread at a time, and a page is decoded by one
 
     def __call__(self, sample: Sample) -> bytes | SampleIssue:
@@ -118,7 +117,7 @@ class ImageReader:
     def _read(self, sample: Sample) -> bytes | SampleIssue:
         name, _, number = sample.image.rpartition("#")
         if sample.place != sample.image or not number.isdecimal():  # not in an LMDB
-            return self._folder.content(sample.image)
+            return self._folder.read(sample.image)
         with self._one_thread:
             content = self._open_set(name).image(int(number))
         return content or SampleIssue("missing_image", f"{sample.image} is not there")
@@ -137,16 +136,6 @@ class ImageReader:
         with self._one_thread:
             self.turned += is_turned
         return bytes(cv2.imencode(".png", pixels)[1])
-
-
-def _decode(content: bytes | SampleIssue, name: str) -> Any:
-    """Return the pixels of an image, uint8 [H, W, 3], or a :class:`SampleIssue` that calls it ``name``."""
-    if isinstance(content, SampleIssue):
-        return content
-    try:
-        return decode_image(content)
-    except ValueError as error:
-        return content_issue(content, name, "decode") or SampleIssue("broken_image", str(error))
 
 
 def survey_images(
@@ -209,7 +198,7 @@ def _spread(samples: Iterable[Sample], total: int, most: int, seed: int) -> list
 
 def _look(read: Reader, sample: Sample) -> tuple[_Look | None, SampleIssue | None]:
     """Read, decode and measure an image; return what is doubtful in it, too, and no measures if it is unusable."""
-    pixels = _decode(content := read(sample), sample.image)
+    pixels = image_pixels(content := read(sample), sample.image)
     if isinstance(content, SampleIssue) or isinstance(pixels, SampleIssue):
         return None, pixels
     height, width = pixels.shape[:2]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -78,7 +77,10 @@ def survey(source: Source, seed: int) -> DataReport:
         else:
             skips.count(entry.reason, entry.place, shown(entry.detail))
     texts = look.report()
-    skipped = (*skipped_issues(skips, texts.samples + skips.counts.total()), *_unlabelled(source))
+    skipped = skipped_issues(skips, texts.samples + skips.counts.total())
+    count, names = unlabelled(source)
+    if count:
+        skipped += (counted_issue("unlabelled", count, len(source.images), [(name, "") for name in names]),)
     every = math.ceil(texts.samples / READ)
     kept = [each for at, each in enumerate(source.samples()) if at < KEPT or at % every == 0]
     read = ImageReader(source.root, kept)
@@ -87,13 +89,6 @@ def survey(source: Source, seed: int) -> DataReport:
         source = source.without("broken_image", lambda sample: sample.image in images.unusable)
     lengths = spread_of(look.lengths.elements(), 5, 50, 95, 99.5, 100)
     return DataReport(source, skipped, texts, lengths, frames, images, read)
-
-
-def _unlabelled(source: Source) -> Iterator[Issue]:
-    """Yield the issue of images without a text, if there are any."""
-    count, names = unlabelled(source)
-    if count:
-        yield counted_issue("unlabelled", count, len(source.images), [(name, "") for name in names])
 
 
 def _counts(report: TextReport | ImageReport) -> list[dict[str, Any]]:

@@ -16,10 +16,12 @@ from error_codes import raises_code
 
 from ppocr_ext.cli import make_lmdb as command
 from ppocr_ext.cli.main import main
-from ppocr_ext.cli.make_lmdb import LmdbInput, make_lmdb
+from ppocr_ext.cli.make_lmdb import make_lmdb
 from ppocr_ext.config.node import Place
 from ppocr_ext.config.yaml_io import read_value
+from ppocr_ext.data import image_check
 from ppocr_ext.data.lmdb_sets import open_sets
+from ppocr_ext.data.preflight_report import PreflightReport
 from ppocr_ext.data.sample_rules import SampleRules
 from ppocr_ext.errors import DataError
 
@@ -106,10 +108,11 @@ def images(tmp_path):
     return folder
 
 
-def wanted(images, *lists, **changed):
-    lists = lists or (images.parent / "list.txt",)
-    rules = {"charset": None, "max_text_length": None, "allow_outside_data_dir": False, **changed}
-    return LmdbInput(tuple(lists), images, SampleRules(**rules))
+def write(out, images, *lists, image_check="header", **options):
+    """Make an LMDB; return how many samples it has, and the report on the lines."""
+    rules = SampleRules(None, None, image_check=image_check, allow_outside_data_dir=False)
+    report = PreflightReport(images, rules)
+    return make_lmdb(out, lists or [images.parent / "list.txt"], report, **options), report
 
 
 def stored(out):
@@ -120,8 +123,8 @@ def stored(out):
 def test_the_host_reads_it_back(images, tmp_path):
     from ppocr_ext.host import open_host
 
-    counts = make_lmdb(tmp_path / "out", wanted(images))
-    assert (counts.samples, counts.skipped) == (12, 0)
+    samples, report = write(tmp_path / "out", images)
+    assert (samples, report.usable, report.unusable_count) == (12, 12, 0)
     open_host()
     from ppocr.data.lmdb_dataset import LMDBDataSet
 
@@ -152,15 +155,15 @@ def test_an_unusable_line_is_skipped_counted_and_named(images, tmp_path):
         b"0.jpg\tgood\nno tab\ngone.png\tx\n1.png\t\nempty.png\tx\ncut.png\tx\n../outside.png\tx\n"
         b"3.png\tfine\n\xff\tx\n"
     )
-    counts = make_lmdb(tmp_path / "out", wanted(images, bad, image_check="decode"), max_unusable=0.9)
-    assert counts.unusable == {
+    _, report = write(tmp_path / "out", images, bad, image_check="decode", max_unusable=0.9)
+    assert report.counts == {
         "bad_format": 2,
         "missing_image": 1,
         "empty_label": 1,
         "broken_image": 2,
         "outside_data_dir": 1,
     }
-    assert {(place, reason) for _, place, reason, _ in counts.examples} == {
+    assert {(each.line, each.reason) for each in report.unusable_samples} == {
         (2, "bad_format"),
         (3, "missing_image"),
         (4, "empty_label"),
@@ -175,11 +178,26 @@ def test_an_unusable_line_is_skipped_counted_and_named(images, tmp_path):
 
 def test_each_image_of_a_list_is_a_sample(images, tmp_path):
     (tmp_path / "j.txt").write_text('["1.png", "3.png"]\ttwice\n0.jpg\tonce\n["5.png", "gone.png"]\tno\n')
-    counts = make_lmdb(tmp_path / "out", wanted(images, tmp_path / "j.txt"), max_unusable=0.5)
+    _, report = write(tmp_path / "out", images, tmp_path / "j.txt", max_unusable=0.5)
     content = stored(tmp_path / "out")
     assert [content[b"label-%09d" % n] for n in (1, 2, 3)] == [b"twice", b"twice", b"once"]
     assert content[b"image-000000002"] == (images / "3.png").read_bytes()
-    assert content[b"num-samples"] == b"3" and counts.unusable == {"missing_image": 1}
+    assert content[b"num-samples"] == b"3" and report.counts == {"missing_image": 1}
+
+
+def test_each_image_is_opened_once_and_a_huge_file_is_skipped(images, tmp_path, monkeypatch):
+    with (images / "large.png").open("wb") as stream:
+        stream.truncate(1 << 40)  # of zeros, which take no space
+    (tmp_path / "l.txt").write_text('large.png\tx\n["0.jpg", "1.png"]\ty\n3.png\tz\n')
+    opened, read = [], image_check.read_at_most
+    monkeypatch.setattr(
+        image_check, "read_at_most", lambda path, most: opened.append(path) or read(path, most)
+    )
+    for check in ("none", "header", "decode"):
+        options = {"image_check": check, "max_unusable": 0.5}
+        samples, report = write(tmp_path / check, images, tmp_path / "l.txt", **options)
+        assert (samples, report.counts) == (3, {"too_many_pixels": 1})
+    assert len(opened) == 3 * 4
 
 
 def test_one_whose_writer_was_killed_is_refused_and_not_read(images, tmp_path):
@@ -188,13 +206,13 @@ def test_one_whose_writer_was_killed_is_refused_and_not_read(images, tmp_path):
         "from ppocr_ext.cli import make_lmdb as writer; from ppocr_ext.data.sample_rules import SampleRules\n"
         "writer._check_limit = lambda *given: os.kill(os.getpid(), signal.SIGKILL)\n"
         "folder = Path(sys.argv[1])\n"
-        "job = writer.LmdbInput((folder / 'list.txt',), folder / 'images', SampleRules(None, None))\n"
-        "writer.make_lmdb(folder / 'out', job)"
+        "report = writer.PreflightReport(folder / 'images', SampleRules(None, None))\n"
+        "writer.make_lmdb(folder / 'out', [folder / 'list.txt'], report)"
     )
     assert subprocess.run([sys.executable, "-c", code, str(tmp_path)]).returncode == -signal.SIGKILL
     assert len(stored(tmp_path / "out")) == 24
     with raises_code(DataError, "folder_not_empty", "data.mdb", "not continued"):
-        make_lmdb(tmp_path / "out", wanted(images))
+        write(tmp_path / "out", images)
     with raises_code(DataError, "bad_num_samples", "incomplete"):
         open_sets(tmp_path / "out")
 
@@ -202,16 +220,16 @@ def test_one_whose_writer_was_killed_is_refused_and_not_read(images, tmp_path):
 def test_one_that_is_stopped_leaves_an_empty_folder(images, tmp_path, monkeypatch):
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(command, "_check_limit", Mock(side_effect=KeyboardInterrupt))
-        make_lmdb(tmp_path / "out", wanted(images))
+        write(tmp_path / "out", images)
     assert [*(tmp_path / "out").iterdir()] == []
-    assert make_lmdb(tmp_path / "out", wanted(images)).samples == 12
+    assert write(tmp_path / "out", images)[0] == 12
 
 
 def test_a_complete_one_is_not_changed(images, tmp_path):
-    make_lmdb(tmp_path / "out", wanted(images))
+    write(tmp_path / "out", images)
     before = stored(tmp_path / "out")
     with raises_code(DataError, "folder_not_empty", tmp_path / "out"):
-        make_lmdb(tmp_path / "out", wanted(images))
+        write(tmp_path / "out", images)
     assert stored(tmp_path / "out") == before
 
 
@@ -219,34 +237,34 @@ def test_the_map_grows(images, tmp_path):
     big = np.random.default_rng(2).integers(0, 255, (700, 700, 3), np.uint8)
     cv2.imwrite(str(images / "big.png"), big)
     (tmp_path / "b.txt").write_text("big.png\tx\n" * 4)
-    make_lmdb(tmp_path / "out", wanted(images, tmp_path / "b.txt"), map_size=1 << 20)
+    write(tmp_path / "out", images, tmp_path / "b.txt", map_size=1 << 20)
     assert (tmp_path / "out" / "data.mdb").stat().st_size > 5_000_000
     assert stored(tmp_path / "out")[b"num-samples"] == b"4"
 
 
 def test_too_many_unusable_lines_leave_nothing_until_they_are_allowed(images, tmp_path):
     (tmp_path / "b.txt").write_text("1.png\tx\ngone.png\ty\n")
-    job = wanted(images, tmp_path / "b.txt")
+    few = tmp_path / "b.txt"
     facts = ("1 of 2 ", "1 missing_image", "--max-unusable 0.5", "b.txt:2: missing_image")
     with raises_code(DataError, "too_many_unusable", *facts):
-        make_lmdb(tmp_path / "out", job)
+        write(tmp_path / "out", images, few)
     assert [*(tmp_path / "out").iterdir()] == []
-    assert make_lmdb(tmp_path / "out", job, max_unusable=0.5).samples == 1
+    assert write(tmp_path / "out", images, few, max_unusable=0.5)[0] == 1
     assert stored(tmp_path / "out")[b"num-samples"] == b"1"
 
 
 def test_folders_with_other_files_are_refused(images, tmp_path):
     for folder, code in ((images, "folder_not_empty"), (tmp_path / "list.txt", "not_an_lmdb")):
         with raises_code(DataError, code, str(folder)):
-            make_lmdb(folder, wanted(images))
+            write(folder, images)
 
 
 def test_two_processes_do_not_mix(images, tmp_path, monkeypatch):
     def other(*given):
         with raises_code(DataError, "folder_not_empty"):
-            make_lmdb(tmp_path / "out", wanted(images))
+            write(tmp_path / "out", images)
 
     with monkeypatch.context() as patch:
         patch.setattr(command, "_check_limit", other)
-        assert make_lmdb(tmp_path / "out", wanted(images)).samples == 12
+        assert write(tmp_path / "out", images)[0] == 12
     assert len(stored(tmp_path / "out")) == 25

@@ -39,7 +39,7 @@ def test_each_reason_with_its_index(tmp_path):
         (folder, 7, "too_long"),
         (folder, 8, "bad_format"),
     ]
-    assert result.files[0].usable_array().tolist() == [True, *[False] * 7, True, True]
+    assert list(result.files[0].lines) == [True, *[False] * 7, True, True]
     assert f"{folder}#2" in result.summary() and "3 of 10" in result.summary()
     decoded = check_lmdbs(folder, SampleRules(DIGITS, 6, image_check="decode"))
     assert (9, "broken_image") in [(f.line, f.reason) for f in decoded.unusable_samples]

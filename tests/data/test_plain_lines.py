@@ -189,4 +189,4 @@ def test_frames_of_many_labels_are_those_of_each(count: int) -> None:
 
 @pytest.mark.parametrize("name", ["b.jpg", "filled.jpg", "between.jpg"])
 def test_the_first_bytes_of_a_jpeg_settle_that_it_is_whole(name: str, data: Path) -> None:
-    assert ImageFolder(data, "header", True).is_whole(name)
+    assert ImageFolder(data, True).is_whole(name)

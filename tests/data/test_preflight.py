@@ -249,7 +249,7 @@ def test_the_usable_samples_are_those_of_paddleocrs_encoders(encoders, folder, g
         taken = encode({"label": label, "image": None}) is not None
         if unknown_char == "drop_line":
             taken = taken and not charset.unknown(label)
-        assert result.files[0].usable_array()[number - 1] == taken, label
+        assert result.files[0].lines[number - 1] == taken, label
 
 
 def test_paddle_is_not_imported():

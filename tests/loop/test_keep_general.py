@@ -106,10 +106,20 @@ def test_weights_that_forget_are_drawn_back(kept, forgetting, tmp_path, weights)
             np.testing.assert_allclose(best[name], tensor + chosen * (last[name] - tensor), atol=1e-6)
 
 
-def test_of_two_that_read_as_many_new_lines_the_best_reads_more_general_ones(kept, forgetting, monkeypatch):
+def test_of_two_that_read_as_many_new_lines_the_best_reads_more_general_ones(
+    kept, forgetting, monkeypatch, tmp_path
+):
     forgetting(1.0)  # every evaluation reads none of Eval, and fewer general lines than the one before
     monkeypatch.setattr(KeepGeneral, "on_trained", lambda hook: None)
-    assert train(kept(**{"Eval.general.max_drop": 0.5})).best[GENERAL] == 0.9
+    outcome = train(kept(**{"Eval.general.max_drop": 0.5}))
+    (before, _), (first, _), (second, _), *_ = read_in(tmp_path / "run")
+    assert before > first > second
+    assert outcome.best[GENERAL] == first  # those before the training give way to trained ones
+
+
+def test_all_may_be_lost(kept, forgetting):
+    forgetting(1e6)
+    assert train(kept(**{"Eval.general.max_drop": 1})).status == "finished"
 
 
 @pytest.mark.parametrize("step", [3, 6])

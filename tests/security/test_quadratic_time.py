@@ -14,7 +14,7 @@ import pytest
 from error_codes import raises_code
 
 from ppocr_ext.config import load
-from ppocr_ext.data.image_check import ImageFolder, content_issue, image_issue
+from ppocr_ext.data.image_check import ImageFolder, content_issue, read_image_file
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.io.image_pixels import decode_image
 from ppocr_ext.io.plain_pickle import PlainPickleError, load_plain_pickle
@@ -116,9 +116,12 @@ def test_a_jpeg_of_many_scans_is_not_decoded(tmp_path: Path, between: bytes) -> 
     with raises_code(DataError, "broken_image", file, "scans"):
         read_image(file)
     for how in ("header", "decode"):
-        for issue in (image_issue(str(file), how), content_issue(content, "image", how)):  # type: ignore[arg-type]
+        for issue in (
+            content_issue(read_image_file(file), "image", how),
+            content_issue(content, "image", how),
+        ):  # type: ignore[arg-type]
             assert issue and issue.reason == "broken_image" and "scans" in issue.detail
-    assert not ImageFolder(tmp_path, "header", False).is_whole("a.jpg")
+    assert not ImageFolder(tmp_path, False).is_whole("a.jpg")
 
 
 @pytest.mark.parametrize("size", [0, 40_000])
@@ -129,5 +132,5 @@ def test_a_jpeg_of_a_camera_is_decoded(tmp_path: Path, size: int) -> None:
         content = content[:first] + COMMENT * (size // 4) + content[first:]
         (tmp_path / "a.jpg").write_bytes(content)
         assert decode_image(content).shape == (64, 96, 3)
-        assert image_issue(str(tmp_path / "a.jpg"), "header") is None
+        assert content_issue(read_image_file(tmp_path / "a.jpg"), "image", "header") is None
         assert content_issue(content, "image", "header") is None

@@ -14,7 +14,7 @@ from ppocr_ext.characters.look_alikes import read_groups
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.files import read_plain_pickle
 from ppocr_ext.config import load
-from ppocr_ext.data.image_check import image_issue
+from ppocr_ext.data.image_check import content_issue, read_image_file
 from ppocr_ext.data.label_file import read_label_file
 from ppocr_ext.errors import DataError, PPOCRExtError
 from ppocr_ext.io.plain_pickle import load_plain_pickle
@@ -76,7 +76,7 @@ def test_a_base_is_refused_with_the_file_that_names_it(special: Path, tmp_path: 
 
 def test_an_image_of_a_label_file_is_unusable(special: Path) -> None:
     for how in ("header", "decode", "none"):
-        issue = image_issue(str(special), how)  # type: ignore[arg-type]
+        issue = content_issue(read_image_file(special), "image", how)  # type: ignore[arg-type]
         assert issue and issue.reason == "broken_image" and str(special) in issue.detail
 
 

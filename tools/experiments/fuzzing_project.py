@@ -14,8 +14,9 @@ import yaml
 from PIL import Image
 
 from ppocr_ext.characters.center_table import CenterTable
-from ppocr_ext.cli.make_lmdb import LmdbInput, make_lmdb
+from ppocr_ext.cli.make_lmdb import make_lmdb
 from ppocr_ext.config import load
+from ppocr_ext.data.preflight_report import PreflightReport
 from ppocr_ext.data.sample_rules import SampleRules
 from ppocr_ext.data.sample_seeds import Views
 from ppocr_ext.evaluation.predictions import Prediction, write_predictions
@@ -81,8 +82,8 @@ def make_project(folder: Path) -> None:
     _train()
     _tables()
     _images()
-    rules = SampleRules(None, None)
-    make_lmdb("lmdb", LmdbInput((Path("data/val_list.txt"),), Path("data"), rules))
+    report = PreflightReport(Path("data"), SampleRules(None, None))
+    make_lmdb("lmdb", [Path("data/val_list.txt")], report)
     ones = np.ones(4)
     table = CenterTable(
         np.arange(4), (*"xabc",), np.ones((4, 6), "f4"), ones.astype("i8"), ones, {"model": "x"}

@@ -93,11 +93,16 @@ class KeepGeneral(Hook):
         LOG.info("%s: %.2f %% (%.2f %% before)", SECTION, 100 * general, 100 * self._before)
         accepted = general >= least_general(self._before, self._max_drop)
         self._refused = self._refused if accepted else accuracy
-        best = self.loop.best
-        # of two that read as many new lines, the one that reads more general ones
-        before = best.get(self._indicator, -1.0), best.get(GENERAL, general)
-        accepted = accepted and (accuracy, general) >= before
+        accepted = accepted and (accuracy, general) >= self._to_reach()
         return accepted, {GENERAL: general, DROP: self._before - general}
+
+    def _to_reach(self) -> tuple[float, float]:
+        """Return what the best weights read: new lines, and general ones, which decide between equal ones.
+
+        Those before the training give way to trained ones that read as many new lines.
+        """
+        best = self.loop.best
+        return best.get(self._indicator, -1.0), -1.0 if is_start(best) else best.get(GENERAL, -1.0)
 
     def on_trained(self) -> None:
         """Choose among the weights between those before the training and the last ones, and write what was read."""
@@ -115,8 +120,8 @@ class KeepGeneral(Hook):
         least = least_general(self._before, self._max_drop)
         points = search_blend(read, least)
         put_back(last, self._tensors)
-        best, so_far = best_blend(points, least), self.loop.best
-        if best[1:] > (so_far.get(self._indicator, -1.0), so_far.get(GENERAL, -1.0)):
+        best = best_blend(points, least)
+        if (best.share or not is_start(self.loop.best)) and best[1:] > self._to_reach():
             self._chosen = blended(before, last, best.share)
             found = {GENERAL: best.general, DROP: self._before - best.general}
             self.loop.save_best({**metrics[best.share], **found}, is_start=not best.share)
@@ -124,7 +129,9 @@ class KeepGeneral(Hook):
         write_text(self._folder / POINTS, blend_record(self._before, self._max_drop, points))
         if is_start(self.loop.best):
             reason = (
-                f"no weights of this training read more, and lose at most {self._max_drop:.2%} of {SECTION}"
+                f"no weights of this training read as many new lines as those before, and lose at most "
+                f"{self._max_drop:.2%} of {SECTION}. Fix: let such lines teach (init --general), or allow more "
+                "(Eval.general.max_drop); `latest` has the last weights"
             )
             self.loop.request_stop(reason, status="not_kept")
 

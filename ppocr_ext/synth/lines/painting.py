@@ -14,7 +14,7 @@ import cv2
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from ppocr_ext.data.image_check import image_issue
+from ppocr_ext.data.image_check import content_issue, read_image_file
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.resources import named_by_content
 from ppocr_ext.synth.lines.fonts import FontFile, load_face
@@ -162,7 +162,11 @@ def find_photos(folder: str | Path) -> tuple[str, ...]:
     photos = sorted(str(path) for path in files if path.is_file())
     if not photos:
         raise DataError(f"photos: the folder {folder} has no image ({suffixes}).", code="no_images")
-    problems = [problem for path in photos if (problem := image_issue(path, "header")) is not None]
+    problems = [
+        issue
+        for path in photos
+        if (issue := content_issue(read_image_file(path), path, "header")) is not None
+    ]
     if problems:
         reason, detail = problems[0]
         more = f" and {len(problems) - 1} more" if len(problems) > 1 else ""

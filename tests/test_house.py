@@ -16,14 +16,14 @@ from ppocr_ext import errors
 MODULES = house.modules()
 # A change that needs more raises them in its own commit, and says what for.
 MOST = {
-    "working statements": 25_151,
-    "all statements": 31_908,
-    "tokens": 357_036,
-    "files": 271,
-    "lines of tests": 45_129,
-    "lines of tools": 6_474,
-    "words of English prose": 24_446,
-    "words of tables": 8_118,
+    "working statements": 24_856,
+    "all statements": 31_575,
+    "tokens": 354_002,
+    "files": 270,
+    "lines of tests": 44_998,
+    "lines of tools": 6_529,
+    "words of English prose": 23_100,
+    "words of tables": 8_215,
     "pages": 15,
 }
 ERRORS = {

@@ -18,6 +18,7 @@ from typing import Any
 import paddle.distributed as dist
 
 from ppocr_ext.base.parts import BRANCH_ROWS, OF_LABEL_FILES, OF_LMDB
+from ppocr_ext.characters.look_alikes import look_alikes_of, read_groups
 from ppocr_ext.charset import Charset
 from ppocr_ext.check.data import reads_key
 from ppocr_ext.check.objective import LONG_WARM_UP, long_warm_up
@@ -162,7 +163,8 @@ def _check_sections(
 def forgotten_characters(config: Config, charset: Charset, report: PreflightReport) -> str:
     """Return how many characters no label of ``Train`` has, and the first of them, if it begins from weights.
 
-    The network unlearns them, since no sample asks for them. The space of ``use_space_char`` comes first.
+    The network unlearns them, since no sample asks for them. The space of ``use_space_char`` comes first, then those
+    that look like a character of the labels, which they will be read as.
     """
     settings = config.settings
     trained = (part for part in model_paths(config) if not config.at((*part, "freeze_params"), False))
@@ -170,7 +172,12 @@ def forgotten_characters(config: Config, charset: Charset, report: PreflightRepo
     lacking = [each for each in dict.fromkeys(charset.characters) if each not in report.characters]
     if settings.checkpoints or report.stopped or not (settings.pretrained_model or any(own)) or not lacking:
         return ""
-    named = [repr(each) for each in sorted(lacking, key=lambda each: each != " ")]
+    alike = look_alikes_of(read_groups())
+    read_as = {each: sorted(alike.get(each, set()) & report.characters) for each in lacking}
+    named = [
+        f"{each!r}{f' (like {read_as[each][0]!r})' if read_as[each] else ''}"
+        for each in sorted(lacking, key=lambda each: (each != " ", not read_as[each]))
+    ]
     return (
         f"no label has {len(lacking):,} of {len(charset.characters):,} characters of the dictionary, which the weights "
         f"may know and this training unlearns: {shortened(named, _NAMED)}"

@@ -242,6 +242,26 @@ def test_the_batch_fits_into_the_memory_and_few_of_many_samples_are_judged(
     said(capsys, "config", "-c", "my/config.yml", "--check")
 
 
+def test_weights_may_forget_what_they_read_for_a_script_that_they_do_not_know(
+    photos: Path, tiny: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save_run(tiny("student"), tmp_path / "run")
+    letters = str.maketrans("0123456789", "abcdefghij")
+    rows = [(name, text.translate(letters)) for name, text in labels(photos / "labels.txt").items()]
+    write_label_file(photos / "labels.txt", rows)
+    said(capsys, "init", photos, "--base", "run", "--out", "letters")
+    assert load("letters/config.yml").at("Eval.general.max_drop") == 1.0
+    # labels that are too long for the size of the weights are read wrongly there, and end nothing
+    rows = [(name, text * 6) for name, text in rows]
+    for name, _ in rows:
+        image = cv2.imread(str(photos / name))
+        cv2.imwrite(str(photos / name), np.tile(image, (1, 6, 1)))
+    write_label_file(photos / "labels.txt", rows)
+    said(capsys, "init", photos, "--base", "run", "--out", "long")
+    before = json.loads(Path("long/init.json").read_text("utf-8"))["before_training"]
+    assert before["own_size"] == 0.0
+
+
 def test_a_step_of_more_samples_costs_more_than_one_that_was_measured() -> None:
     costs = trial.StepCosts(
         step=lambda count: 1.0 + count, peaks=(200.0, 300.0), sizes=(8.0, 12.0), batches=7, loading=0.1

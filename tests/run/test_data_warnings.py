@@ -121,13 +121,13 @@ def test_labels_that_lose_letters_of_the_other_case_are_named(
     assert [issue.code for issue in found] == ["other_case"]
 
 
-def test_characters_that_a_fine_tuning_unlearns_are_named_the_space_first(
+def test_characters_that_a_fine_tuning_unlearns_are_named_the_space_and_look_alikes_first(
     tiny: Tiny, captchas: Path, tmp_path: Path
 ) -> None:
     one, two = (line.split("\t")[0] for line in (captchas / "train_list.txt").read_text().splitlines()[:2])
-    (tmp_path / "list.txt").write_text(f"{one}\tab\n{two}\t#b\n")
+    (tmp_path / "list.txt").write_text(f"{one}\tab0\n{two}\t#b\n")
     config = tiny("student", **{"Train.dataset.label_file_list": [str(tmp_path / "list.txt")]})
-    charset = Charset((*"abAB", " "), use_space=True, folds_case=True, drops_unknown=True)
+    charset = Charset((*"abABO0", " "), use_space=True, folds_case=True, drops_unknown=True)
     said = list[str]()
     for values in ({"pretrained_model": "w"}, {}, {"pretrained_model": "w", "checkpoints": "c"}):
         changed = config.with_values({f"Global.{key}": value for key, value in values.items()})
@@ -137,7 +137,8 @@ def test_characters_that_a_fine_tuning_unlearns_are_named_the_space_first(
         changed = own.with_values({f"Architecture.Models.{name}.pretrained": "w"})
         run_preflight(changed, charset, {"Train": FrameCounts({})}, report=said.append, warn=list)
     found = [text for text in said if "no label has" in text]
-    assert len(found) == 2 and all("3 of 5" in text and text.endswith("' ', 'A', 'B'") for text in found)
+    named = "' ', 'O' (like '0'), 'A', 'B'"
+    assert len(found) == 2 and all("4 of 7" in text and text.endswith(named) for text in found)
 
 
 @pytest.mark.parametrize(("columns", "errors"), [

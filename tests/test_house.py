@@ -23,7 +23,7 @@ MOST = {
     "lines of tests": 44_998,
     "lines of tools": 6_529,
     "words of English prose": 23_100,
-    "words of tables": 8_215,
+    "words of tables": 8_234,
     "pages": 15,
 }
 ERRORS = {

@@ -20,7 +20,7 @@ MOST = {
     "all statements": 31_575,
     "tokens": 354_002,
     "files": 270,
-    "lines of tests": 44_998,
+    "lines of tests": 45_004,
     "lines of tools": 6_529,
     "words of English prose": 23_100,
     "words of tables": 8_234,

@@ -215,7 +215,13 @@ def test_a_key_that_paddleocr_ignores_is_a_warning_as_an_option_too(one: Config,
     keys += ("Train.loader.prefetch_factor", "Eval.loader.prefetch_factor")
     found = check(with_options(one, *(f"{key}=2" for key in keys)))
     assert sorted(facts(found)) == sorted(("warning", "unused_key", key) for key in keys)
-    assert all("PaddleOCR ignores" in issue.message for issue in found)
+
+
+def test_the_margin_of_an_earlier_version_is_a_warning(one: Config, check: Check) -> None:
+    margin = "{update: ema, margin: 1.0, look_alikes: shipped}"
+    found = check(with_options(one, f"Loss={{name: CTCLoss, loss_config_list: [{{CenterLoss: {margin}}}]}}"))
+    assert {(level, code) for level, code, _ in facts(found)} == {("warning", "unused_key")}
+    assert len(found) == 2
 
 
 def test_an_option_may_give_a_whole_sub_model(two: Config, check: Check) -> None:

@@ -16,14 +16,14 @@ from ppocr_ext import errors
 MODULES = house.modules()
 # A change that needs more raises them in its own commit, and says what for.
 MOST = {
-    "working statements": 24_856,
-    "all statements": 31_575,
-    "tokens": 354_002,
+    "working statements": 24_866,
+    "all statements": 31_588,
+    "tokens": 354_067,
     "files": 270,
-    "lines of tests": 45_004,
+    "lines of tests": 45_017,
     "lines of tools": 6_529,
     "words of English prose": 23_100,
-    "words of tables": 8_234,
+    "words of tables": 8_285,
     "pages": 15,
 }
 ERRORS = {

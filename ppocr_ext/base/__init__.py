@@ -12,6 +12,7 @@ class Proxy:
         self.real = real
 
     def __getattr__(self, name: str) -> Any:
-        if name == "real":  # pickle and copy ask for attributes before it is set
+        # pickle and copy ask for these before `real` is set, and want those of the proxy
+        if name == "real" or name.startswith("__"):
             raise AttributeError(name)
         return getattr(self.real, name)

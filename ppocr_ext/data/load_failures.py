@@ -234,4 +234,4 @@ def position_of(index: Any) -> int:
 
 def with_position(index: Any, position: int) -> Any:
     """Return the index of another sample, with the image size of ``index`` if it has one."""
-    return (*index[:2], position, index[3]) if isinstance(index, list | tuple) else position
+    return (*index[:2], position, *index[3:]) if isinstance(index, list | tuple) else position

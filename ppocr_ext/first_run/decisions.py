@@ -192,13 +192,7 @@ def decide(facts: Facts, base: Base, out: Path, characters: str | None = None, c
     ]
     epochs = math.ceil(seen / lines)
     steps = epochs * batches_of_epoch(base.config, lines, batch)
-    # the square root suits Adam, whose steps do not grow with the gradient
-    factor = math.sqrt(batch / usual) * (_SLOWER if base.is_trained else 1)
-    rate = float(f"{base.config.at('Optimizer.lr.learning_rate', 0.001) * factor:.2g}")
-    of_base = "of the base" if factor == 1 else f"{factor:.2g} times that of the base"
     mixed = f": {drawn:,} drawn lines, and yours {repeats} times" if drawn else ""
-    cores = usable_cores()
-    neck = base.config.at(NECK, "") if base.is_released and batch < _FEW_FOR_NORMS else ""
     decisions = (
         Decision(DICTIONARY, file, why),
         Decision(SPACE, use_space),
@@ -206,7 +200,7 @@ def decide(facts: Facts, base: Base, out: Path, characters: str | None = None, c
         length,
         Decision("Global.epoch_num", epochs, f"{steps:,} steps, which see about {seen:,} samples{mixed}"),
         Decision("Global.eval_batch_step", [0, max(1, round(steps / 20))]),
-        Decision("Optimizer.lr.learning_rate", rate, of_base),
+        _rate(base, batch / usual),
         Decision(
             "Optimizer.lr.warmup_epoch", float(f"{_WARM_UP * epochs:.2g}"), f"{_WARM_UP:.0%} of the epochs"
         ),
@@ -216,20 +210,35 @@ def decide(facts: Facts, base: Base, out: Path, characters: str | None = None, c
             batch,
             "of the base" if batch == usual else f"so that an epoch has at least {_STEPS_AN_EPOCH} steps",
         ),
-        Decision("Train.loader.num_workers", min(4, cores - 1), f"{cores} cores"),
-        *(
-            [Decision("Global.freeze", list(_NORMS[neck]), f"{batch} samples are few for BatchNorm")]
-            if neck in _NORMS
-            else []
-        ),
-        *(
-            [Decision("Global.use_gpu", False, "Paddle's build for CPUs")]
-            if base.config.settings.use_gpu and not list(distributions(name="paddlepaddle-gpu"))
-            else []
-        ),
+        *_held_norms(base, batch),
+        *_of_machine(base),
         *([Decision("Metric.ignore_space", False, "labels have spaces")] if " " in facts.characters else []),
     )
     return Plan(base, decisions, dictionary, steps, drawn, repeats)
+
+
+def _rate(base: Base, share: float) -> Decision:
+    """Return the learning rate for batches of this share of the base's."""
+    # the square root suits Adam, whose steps do not grow with the gradient
+    factor = math.sqrt(share) * (_SLOWER if base.is_trained else 1)
+    rate = float(f"{base.config.at('Optimizer.lr.learning_rate', 0.001) * factor:.2g}")
+    why = "of the base" if factor == 1 else f"{factor:.2g} times that of the base"
+    return Decision("Optimizer.lr.learning_rate", rate, why)
+
+
+def _held_norms(base: Base, batch: int) -> Iterator[Decision]:
+    """Yield which BatchNorms of a released neck stay as they are in small batches."""
+    neck = base.config.at(NECK, "") if base.is_released and batch < _FEW_FOR_NORMS else ""
+    if neck in _NORMS:
+        yield Decision("Global.freeze", list(_NORMS[neck]), f"{batch} samples are few for BatchNorm")
+
+
+def _of_machine(base: Base) -> Iterator[Decision]:
+    """Yield what follows from this machine."""
+    cores = usable_cores()
+    yield Decision("Train.loader.num_workers", min(4, cores - 1), f"{cores} cores")
+    if base.config.settings.use_gpu and not list(distributions(name="paddlepaddle-gpu")):
+        yield Decision("Global.use_gpu", False, "Paddle's build for CPUs")
 
 
 def _dictionary(facts: Facts, base: Base, wanted: str | None) -> tuple[tuple[str, ...] | None, bool, str]:

@@ -11,7 +11,7 @@ from ppocr_ext.evaluation.predictions import Rate
 from ppocr_ext.first_run.decisions import Decision, Plan
 from ppocr_ext.first_run.inspect import Inspection
 from ppocr_ext.first_run.split import FEW_VAL, OWN_SPLIT
-from ppocr_ext.first_run.writing import CONFIG, JUDGED, RUN, Data, Files
+from ppocr_ext.first_run.writing import CONFIG, JUDGED, RUN, Data, Files, max_drop
 from ppocr_ext.messages import command_line, shortened
 from ppocr_ext.report.page_template import duration, esc, page, percent, plain, scrolled, table
 from ppocr_ext.report.run_page import sample_cards
@@ -117,7 +117,8 @@ def result_lines(inspection: Inspection, files: Files, trial: Trial) -> Iterator
     if "general" in numbers:
         part = _part(numbers["general_samples"], files.counts["general"])
         samples = f"{numbers['general_samples']:,} samples{part}"
-        yield f"  and {numbers['general']:.2%} of {out / 'general.txt'} ({samples}), to be kept (Eval.general)"
+        of_list = f"{numbers['general']:.2%} of {out / 'general.txt'} ({samples})"
+        yield f"  and {of_list}; {max_drop(inspection):.0%} may be lost (Eval.general)"
     if trial.doubtful:
         judged = numbers["judged"]
         part = _part(judged, files.counts["train"] + files.counts["val"])

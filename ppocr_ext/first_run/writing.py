@@ -168,7 +168,7 @@ def write_first_run(inspection: Inspection, command: str) -> Files:
             general, taught = _write_general(inspection, counts)
         except DataError as error:
             notes.append(f"There is no general list: {error}")
-    write_config(plan, Lists(train, val, general, taught, _max_drop(inspection), more), out, command)
+    write_config(plan, Lists(train, val, general, taught, max_drop(inspection), more), out, command)
     return Files(val, general, counts, left_out, tuple(notes))
 
 
@@ -229,7 +229,9 @@ def config_text(plan: Plan, lists: Lists, out: Path, command: str) -> str:
     lines += ["Eval:", f"  dataset: !replace {_inline(_dataset(plan, 'Eval', lists.val))}"]
     if lists.general is not None and base.weights is not None:
         kept = {"dataset": _files(lists.general), "max_drop": lists.max_drop}
-        lines.append(f"  general: {_inline(kept)}   {_comment('what must still be read: docs/training.md')}")
+        lines.append(
+            f"  general: {_inline(kept)}   {_comment('what may be lost of other lines: docs/training.md')}"
+        )
     elif base.config.at("Eval.general", None) is not None:
         lines.append("  general: null")
     return "\n".join([*lines, ""])
@@ -429,7 +431,7 @@ def _write_more(inspection: Inspection, file: Path, counts: Counter[str]) -> Dat
     return Data(file.parent, own)
 
 
-def _max_drop(inspection: Inspection) -> float:
+def max_drop(inspection: Inspection) -> float:
     """Return how much of the general list may be lost.
 
     Weights that know few characters of the labels have to learn a script, and lose what they read before: measured, not

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from error_codes import raises_code
 from experiments import runs, use_it
-from experiments.runs import RunFailedError, RunStopped, Training, command, side_by_side
+from experiments.runs import RunFailedError, RunStopped, Training, choose_images, command, side_by_side
 from waiting import HANG
 
 
@@ -31,6 +31,19 @@ def test_a_finished_run_is_not_trained_again(tmp_path, monkeypatch):
     (run.folder / "run.json").write_text('{"status": "finished"}')
     runs.train(run)
     assert len(called) == 2
+
+
+def test_images_are_chosen_with_the_files_of_their_text(tmp_path):
+    data = tmp_path / "data"
+    data.mkdir()
+    for number in range(9):
+        (data / f"{number}.png").write_bytes(b"image")
+        (data / f"{number}.gt.txt").write_text(str(number))
+    chosen = [choose_images(data, tmp_path / f"of{seed}", 4, seed) for seed in (1, 1, 2)]
+    names = [sorted(each.name for each in folder.iterdir()) for folder in chosen]
+    assert names[0] == names[1] != names[2]
+    assert [name[1:] for name in names[0]] == 4 * [".gt.txt", ".png"]
+    assert len({name[0] for name in names[0]}) == 4
 
 
 def test_a_command_that_fails_says_what_it_said(tmp_path):

@@ -28,12 +28,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads its options
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Run the whole suite in a process for each core, at most four; `pytest FILE` and `pytest -n 0` take one."""
+    """Run the whole suite in a process for each core and one more, at most four, since some tests wait for others.
+
+    `pytest FILE` and `pytest -n 0` take one.
+    """
     option = config.option
     undecided = getattr(option, "numprocesses", 0) is None and not hasattr(config, "workerinput")
     shared = "clients" in wanted(config)  # they build and train in one folder
     if undecided and not shared and not option.file_or_dir and not option.usepdb:
-        option.numprocesses, option.dist = min(4, len(os.sched_getaffinity(0))), "worksteal"
+        option.numprocesses, option.dist = min(4, 1 + len(os.sched_getaffinity(0))), "worksteal"
 
 
 NEED_A_NETWORK = ("clients", "fresh")

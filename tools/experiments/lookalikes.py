@@ -28,6 +28,7 @@ from experiments.runs import experiment_parser, from_command_line  # noqa: E402
 from experiments.use_it import run_command  # noqa: E402
 from ppocr_ext.characters.look_alikes import read_groups  # noqa: E402
 from ppocr_ext.config import load  # noqa: E402
+from ppocr_ext.data.label_file import write_label_file  # noqa: E402
 from ppocr_ext.errors import DataError  # noqa: E402
 from ppocr_ext.evaluation.predictions import (  # noqa: E402
     Prediction,
@@ -66,6 +67,7 @@ ARMS: dict[str, tuple[str | None, dict[str, Any]]] = {
     "PaddleOCR": ("argmax", {"frames": "argmax", "blank": True, "relative": False, "weight": 0.05}),
     "absolute": ("aligned", {"relative": False, "weight": 0.05}),
     "aligned": ("aligned", {}),
+    "hard": (None, {}),
 }
 BASE = "as released"
 _RESAMPLES = 4_000
@@ -120,7 +122,19 @@ def train_arms(here: Path, args: argparse.Namespace, seed: int) -> None:
             run_command(here, file, words)
             chosen = {**values, "center_file_path": file}
             own += [f"{CENTER}.{key}={json.dumps(value)}" for key, value in chosen.items()]
+        elif name == "hard":
+            own.append(f"Train.mix={json.dumps(mix_of_hard_lines(here, args.base))}")
         run_command(here, name, ["train", *configs, "-o", *shared, *own])
+
+
+def mix_of_hard_lines(here: Path, base: str) -> list[dict[str, Any]]:
+    """Return a mix in which half of each batch is training lines that the released model reads wrongly."""
+    folder = str(here.parent / "train")
+    words = ["predict", base, "my/train.txt", "--data-dir", folder, "--output", "train.tsv"]
+    run_command(here, "train.tsv", words)
+    wrong = [(line.image, line.label) for line in read_predictions(here / "train.tsv") if not line.correct]
+    write_label_file(here / "hard.txt", wrong)
+    return [{"dataset": {"label_file_list": ["hard.txt"], "data_dir": folder}, "share": 0.5}]
 
 
 def read(here: Path, name: str, file: Path, args: argparse.Namespace) -> list[Prediction]:

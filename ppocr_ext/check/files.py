@@ -65,7 +65,7 @@ def check_dictionary(check: ConfigCheck) -> None:
     with no_log(), suppress(ConfigError):  # a wrong head_list is reported by the check of Architecture
         counts = class_counts(check.config, charset)
         for where, message in wrong_counts(counts, check.config, charset):
-            check.error(where, "class_count", message)
+            check.warning(where, "class_count", message)
 
 
 def client_name_problem(name: str, charset: Charset) -> Problem | None:

@@ -37,7 +37,7 @@ GIVEN_TO_SCHEDULE = ("epochs", "step_each_epoch", "last_epoch")  # the program c
 _ALIASES = {
     "Global.epoch_num": ("epoch", "epochs", "num_epochs", "max_epochs"),
     "Optimizer.lr.learning_rate": ("lr", "learning_rate"),
-    "{}.loader.batch_size_per_card": ("batch_size", "train_batch_size"),
+    "{}.loader.batch_size_per_card": ("batch_size", "train_batch_size", "batch_size_per_gpu"),
     "Global.use_gpu": ("gpu", "cuda"),
     "Global.character_dict_path": ("dict_path", "charset", "charset_path", "dictionary"),
     "Global.save_model_dir": ("output_dir", "out_dir", "save_dir"),
@@ -70,6 +70,13 @@ def home_of(path: KeyPath) -> str | None:
     sections.sort(key=lambda section: section[0][0] == path[0])
     homes = {key: dotted((*where, key)) for where, keys in sections if where != path[:-1] for key in keys}
     return homes.get(near_match(path[-1], homes, cutoff=_NEAR) or "") or key_meant(path)
+
+
+def _has_other_word(key: str, known: str) -> bool:
+    """Return True if ``key`` has a word like none of the known key: ``save_iter_step`` is no `save_epoch_step`."""
+    words = key.split("_")
+    others = (word for word in words if len(word) > 2 and near_match(word, known.split("_"), 0.6) is None)
+    return len(words) > 1 and any(others)
 
 
 @dataclass
@@ -293,7 +300,9 @@ class ConfigCheck(Findings):
             return
         # a component may have a key of this name, with another meaning
         meant = None if by_keyword and path[0] != "Optimizer" else key_meant(path)
-        near = near_match(key, known) or (None if meant == dotted(path) else meant)
+        near = near_match(key, known)
+        if near is None or _has_other_word(key, near):
+            near = None if meant == dotted(path) else meant
         home = home_of(path)
         if near:
             report = self.warning if is_open else self.error

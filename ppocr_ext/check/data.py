@@ -414,10 +414,7 @@ def check_preprocessing(check: ConfigCheck) -> None:
         return
     if differences := list(_differences(check, trained, evaluated)):
         lines = "".join(f"\n    {line}" for _, line in differences)
-        report = (
-            check.warning if len(differences) == 1 and _is_only_wider(trained, evaluated) else check.error
-        )
-        report(
+        check.warning(  # PaddleOCR trains so
             differences[0][0],
             "preprocessing_mismatch",
             f"Eval prepares images differently from Train, which spoils its accuracy. {_FIX}{lines}",
@@ -450,13 +447,6 @@ def _size_fits(trained: Preprocessing, evaluated: Preprocessing) -> bool:
         return True
     compared = 2 if WIDEN in (trained.fit, evaluated.fit) else 3  # channels and height, or also width
     return {size[:compared] for size in evaluated.sizes} <= {size[:compared] for size in trained.sizes}
-
-
-def _is_only_wider(trained: Preprocessing, evaluated: Preprocessing) -> bool:
-    """Return True if Eval pads to greater widths than Train, so that only long texts get other pixels: wider ones."""
-    widest = {size[:2]: size[2] for size in sorted(trained.sizes)}
-    is_wider = all(size[2] >= widest.get(size[:2], size[2] + 1) for size in evaluated.sizes)
-    return is_wider and trained.fit == evaluated.fit == PAD and not _size_fits(trained, evaluated)
 
 
 def _listed(sizes: tuple[Size, ...]) -> str:

@@ -18,7 +18,7 @@ from ppocr_ext.base.parts import (
     SPECIALS,
     TAUGHT_ALGORITHMS,
 )
-from ppocr_ext.check.config_check import ConfigCheck
+from ppocr_ext.check.config_check import UNUSED, ConfigCheck
 from ppocr_ext.check.findings import KeyPath
 from ppocr_ext.config import named_items
 from ppocr_ext.config.derive import model_paths
@@ -139,13 +139,25 @@ def _check_model(check: ConfigCheck, path: KeyPath) -> None:
         elif component is SequenceEncoder:
             _check_encoder(check, where, "encoder_type", ("name",))
         elif component is not None:
+            before = len(check.issues)
             check.check_keys(where, component, options, injected=_GIVEN, extra=("name",))
+            _join_unused(check, where, before)
         if component is InferenceModel:
             _check_inference_model(check, path)
     if check.at(*path, "Backbone", "name") == SVTRNet.__name__:
         _check_mixers(check, (*path, "Backbone"))
         if check.at(*path, "Head", "name") == MULTI_HEAD:
             _check_tokens(check, (*path, "Backbone"), (*path, "Head"))
+
+
+def _join_unused(check: ConfigCheck, path: KeyPath, before: int) -> None:
+    """Make one issue of the unused keys that the check of a part has found; a fork reads such keys."""
+    found = check.issues[before:]
+    unused = [issue for issue in found if issue.code == "unused_key" and issue.message == UNUSED]
+    if len(unused) > 1:
+        keys = ", ".join(issue.path.rpartition(".")[2] for issue in unused)
+        check.issues[before:] = [issue for issue in found if issue not in unused]
+        check.warning(path, "unused_key", f"{keys} are not used. A fork that reads them has another network.")
 
 
 def _check_inference_model(check: ConfigCheck, path: KeyPath) -> None:

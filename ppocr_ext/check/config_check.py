@@ -18,6 +18,7 @@ from ppocr_ext.messages import did_you_mean, near_match
 from ppocr_ext.registry import SCHEDULES, Component, Registry, ValueKind, component_keys
 
 PLUGIN = "plugin_not_loaded"  # code of the warning about a name or key that only a plugin may know
+UNUSED = "the key is not used."
 # Keys of the parts of `Train` and `Eval`: all of a loader, and those that every dataset of PaddleOCR has.
 DATA_KEYS = {
     "dataset": ("data_dir", "label_file_list", "transforms"),
@@ -322,5 +323,5 @@ class ConfigCheck(Findings):
         elif home is None and self.unloaded_plugins and path[:-1] in ((), ("Global",)):
             self.warning(path, PLUGIN, "the key is not used, unless a plugin reads it.")
         else:
-            unless = ", unless its `**kwargs` are read" if is_open else ""
-            self.warning(path, "unused_key", f"the key is not used{unless}.{did_you_mean(home) or reads}")
+            text = UNUSED.replace(".", ", unless its `**kwargs` are read.") if is_open else UNUSED
+            self.warning(path, "unused_key", f"{text}{did_you_mean(home) or reads}")

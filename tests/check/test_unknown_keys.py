@@ -147,6 +147,13 @@ def test_other_unknown_keys_are_warnings(one: Config, check: Check) -> None:
     assert sorted(facts(found)) == sorted(("warning", "unused_key", path) for path in values)
 
 
+def test_unused_keys_of_a_part_are_named_together(one: Config, check: Check) -> None:
+    backbone = {"name": "PPHGNetV2_B4", "text_rec": True, "use_glb_avg": True, "class_expand": 2048}
+    issue = only(check(one.with_values({"Architecture.Backbone": backbone})))
+    assert facts([issue]) == [("warning", "unused_key", "Architecture.Backbone")]
+    assert "use_glb_avg, class_expand" in issue.message
+
+
 @pytest.mark.parametrize(
     "path",
     [

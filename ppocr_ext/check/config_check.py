@@ -31,7 +31,6 @@ DATA_KEYS = {
         "collate_fn",
     ),
 }
-_SECTION_DEPTH = 2  # number of components of a path such as `Global.seed`
 _NEAR = 0.85  # higher than within a section: a lower similarity to a key of any section is often chance
 GIVEN_TO_SCHEDULE = ("epochs", "step_each_epoch", "last_epoch")  # the program computes these values
 # Keys of other programs by the key of PaddleOCR that they mean; {} is `Train` or `Eval`.
@@ -59,7 +58,7 @@ def home_of(path: KeyPath) -> str | None:
     Only a key at the top or directly in a section has one: in ``Global``, ``Optimizer.lr``, or the dataset or loader
     of ``Train`` and ``Eval``.
     """
-    if len(path) > _SECTION_DEPTH:
+    if len(path) > len(("Global", "seed")):
         return None
     schedules = {name for each in SCHEDULES.names() for name in component_keys(SCHEDULES.get(each)).named}
     sections = [

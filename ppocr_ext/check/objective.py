@@ -51,8 +51,8 @@ def check_loss(check: ConfigCheck) -> None:
         weighted = not of_branches or name in CENTER_LOSSES
         if (loss := check.component(LOSSES, name, path)) is not None:
             check.check_keys(path, loss, check.mapping(*path), extra=("weight",) if weighted else ())
-        is_given = check.at(*path, "center_file_path") or check.at(*path, "update") == "ema"
-        if name in CENTER_LOSSES and not is_given:
+        moves = check.at(*path, "update") == "ema"
+        if name in CENTER_LOSSES and not (moves or check.at(*path, "center_file_path")):
             check.warning(
                 path,
                 "missing_centers",

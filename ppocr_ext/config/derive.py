@@ -253,20 +253,6 @@ def with_class_counts(config: Config, charset: Charset) -> Config:
     return config.with_computed(others, "Global.character_dict_path")
 
 
-def wrong_counts(
-    counts: Mapping[_Path, int], config: Config, charset: Charset
-) -> Iterator[tuple[_Path, str]]:
-    """Yield path and message of each number in the config that differs from ``counts``."""
-    for path, expected in counts.items():
-        value = config.at(path, None)
-        if value not in (None, expected):
-            yield (
-                path,
-                f"is {value!r}, but {expected} fits {charset.name} ({len(charset.characters)} characters) and is used, "
-                f"as in PaddleOCR. Fix: remove it, or set Global.character_dict_path to its dictionary.",
-            )
-
-
 def class_counts(config: Config, charset: Charset) -> dict[_Path, int]:
     """Return every class count and padding id by its path.
 

@@ -191,9 +191,12 @@ class CenterLoss(Loss):
         charset = None if context is None else context.charset
         if self.table is not None and charset is not None:
             self.table.check_fits(charset, str(center_file_path))
-        sizes = _sizes(num_classes, feat_dim, context)
-        is_drawn = self.table is None and self.update == "frozen"
-        self.bank = CenterBank(*sizes, self.table, str(center_file_path), is_drawn)
+        self.bank = CenterBank(
+            *_sizes(num_classes, feat_dim, context),
+            self.table,
+            str(center_file_path),
+            is_drawn=self.table is None and self.update == "frozen",
+        )
         is_relative = check_option(relative, "CenterLoss: relative", "truth")
         self._unit = _mean_variance(self.table, self.blank) if is_relative else 1.0
         self.register_buffer("steps", paddle.zeros([], dtype="int64"))

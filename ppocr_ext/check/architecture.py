@@ -180,15 +180,12 @@ def _of_svtrnet(check: ConfigCheck, backbone: KeyPath, *keys: str) -> list[Any]:
 
 
 def _check_mixers(check: ConfigCheck, backbone: KeyPath) -> None:
-    """Check that each block of an SVTRNet has a mixer; PaddleOCR ignores those after the last block."""
+    """Warn of mixers after the last block of an SVTRNet; PaddleOCR ignores them, and refuses too few."""
     depth, mixers = _of_svtrnet(check, backbone, "depth", "mixer")
-    path = (*backbone, "mixer")
     with suppress(TypeError):  # a list of another form, which the dry step reports
-        blocks = sum(depth)
-        if len(mixers) != blocks:
-            report = check.warning if len(mixers) > blocks else check.error
-            use = f"; the first {blocks} are used" if len(mixers) > blocks else f". Fix: give {blocks}"
-            report(path, "length_mismatch", f"found {len(mixers)} mixers for {blocks} blocks (depth){use}.")
+        if len(mixers) > (blocks := sum(depth)):
+            text = f"found {len(mixers)} mixers for {blocks} blocks (depth); the first {blocks} are used."
+            check.warning((*backbone, "mixer"), "length_mismatch", text)
 
 
 def _check_tokens(check: ConfigCheck, backbone: KeyPath, head: KeyPath) -> None:

@@ -7,11 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from ppocr_ext.characters.center_table import CenterTable
-from ppocr_ext.config import Config, named_items
-from ppocr_ext.config.node import dotted
+from ppocr_ext.config import Config
 
 _FACTS = Path(__file__).parent / "fixtures" / "networks" / "configs_facts.json"
 # Without `model_name`, which PaddleOCR passes to the decoder: the files of a distillation do not have it.
@@ -144,17 +140,4 @@ def changed_values(config: Config, data: Path, batch: int) -> dict[str, Any]:
         }
     if config.at("Train.sampler", None):
         values["Train.sampler.first_bs"] = batch
-    for name, path in named_items(config, "Loss", "loss_config_list"):
-        if name == "CenterLoss":
-            values[dotted((*path, "center_file_path"))] = str(_draw_centers(config.at(path), data))
     return values
-
-
-def _draw_centers(loss: Config, folder: Path) -> Path:
-    """Write random centers of all classes."""
-    count, features = loss["num_classes"], loss["feat_dim"]
-    drawn = np.random.default_rng(1).standard_normal((count, features)).astype(np.float32)
-    names = ("",) * count
-    table = CenterTable(np.arange(count), names, drawn, np.ones(count, np.int64), np.ones(count))
-    table.save(folder / "centers.npz")
-    return folder / "centers.npz"

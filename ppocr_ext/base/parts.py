@@ -263,6 +263,7 @@ IGNORED_KEYS = frozenset(
         "max_side_len",
         "aug_prob",
         "hidden_size",  # of a SequenceEncoder without LSTM
+        "weight_deacy",  # PaddleOCR's rec_resnet_stn_bilstm_att.yml is written so
         "margin",  # of a CenterLoss in 1.0, with `look_alikes`: no fewer confusions (docs/results.md)
         "look_alikes",
     }
@@ -299,15 +300,16 @@ NAMES = {
     "loss": (
         "AsterLoss AttentionLoss CANLoss CELoss CPPDLoss CTCLoss CenterLoss CombinedLoss DistillCTCLogits "
         "DistillationCTCLoss DistillationDKDLoss DistillationDMLLoss DistillationDistanceLoss DistillationKLDivLoss "
-        "DistillationNRTRDMLLoss DistillationNRTRLoss DistillationSARLoss LaTeXOCRLoss LossFromOutput MultiLoss "
-        "NRTRLoss PPFormulaNet_L_Loss PPFormulaNet_S_Loss PRENLoss ParseQLoss RFLLoss SARLoss SATRNLoss "
-        "SPINAttentionLoss SRNLoss UniMERNetLoss VLLoss"
+        "DistillationNRTRLoss DistillationSARLoss LaTeXOCRLoss LossFromOutput MultiLoss NRTRLoss PPFormulaNet_L_Loss "
+        "PPFormulaNet_S_Loss PRENLoss ParseQLoss RFLLoss SARLoss SATRNLoss SPINAttentionLoss SRNLoss UniMERNetLoss "
+        "VLLoss"
     ),
     "metric": "CANMetric CNTMetric DistillationMetric LaTeXOCRMetric RecMetric",
 }
 # Names that PaddleOCR's code does not have, but its first configs, file names or papers, or other programs; and what to
 # write in place.
 FORMER_NAMES = {
+    "DistillationNRTRDMLLoss": "DistillationDMLLoss, dis_head: gtc",  # PaddleOCR has it, but cannot call it
     "repvit_svtr": "RepSVTR",
     "NRTRRecResizeImg": "GrayRecResizeImg",
     "SVTRLabelDecode": "CTCLabelDecode",

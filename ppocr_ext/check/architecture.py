@@ -18,7 +18,7 @@ from ppocr_ext.base.parts import (
     SPECIALS,
     TAUGHT_ALGORITHMS,
 )
-from ppocr_ext.check.config_check import ConfigCheck
+from ppocr_ext.check.config_check import UNUSED, ConfigCheck
 from ppocr_ext.check.findings import KeyPath
 from ppocr_ext.config import named_items
 from ppocr_ext.config.derive import model_paths
@@ -139,13 +139,25 @@ def _check_model(check: ConfigCheck, path: KeyPath) -> None:
         elif component is SequenceEncoder:
             _check_encoder(check, where, "encoder_type", ("name",))
         elif component is not None:
+            before = len(check.issues)
             check.check_keys(where, component, options, injected=_GIVEN, extra=("name",))
+            _join_unused(check, where, before)
         if component is InferenceModel:
             _check_inference_model(check, path)
     if check.at(*path, "Backbone", "name") == SVTRNet.__name__:
         _check_mixers(check, (*path, "Backbone"))
         if check.at(*path, "Head", "name") == MULTI_HEAD:
             _check_tokens(check, (*path, "Backbone"), (*path, "Head"))
+
+
+def _join_unused(check: ConfigCheck, path: KeyPath, before: int) -> None:
+    """Make one issue of the unused keys that the check of a part has found; a fork reads such keys."""
+    found = check.issues[before:]
+    unused = [issue for issue in found if issue.code == "unused_key" and issue.message == UNUSED]
+    if len(unused) > 1:
+        keys = ", ".join(issue.path.rpartition(".")[2] for issue in unused)
+        check.issues[before:] = [issue for issue in found if issue not in unused]
+        check.warning(path, "unused_key", f"{keys} are not used. A fork that reads them has another network.")
 
 
 def _check_inference_model(check: ConfigCheck, path: KeyPath) -> None:
@@ -168,15 +180,12 @@ def _of_svtrnet(check: ConfigCheck, backbone: KeyPath, *keys: str) -> list[Any]:
 
 
 def _check_mixers(check: ConfigCheck, backbone: KeyPath) -> None:
-    """Check that each block of an SVTRNet has a mixer; PaddleOCR ignores those after the last block."""
+    """Warn of mixers after the last block of an SVTRNet; PaddleOCR ignores them, and refuses too few."""
     depth, mixers = _of_svtrnet(check, backbone, "depth", "mixer")
-    path = (*backbone, "mixer")
     with suppress(TypeError):  # a list of another form, which the dry step reports
-        blocks = sum(depth)
-        if len(mixers) != blocks:
-            report = check.warning if len(mixers) > blocks else check.error
-            use = f"; the first {blocks} are used" if len(mixers) > blocks else f". Fix: give {blocks}"
-            report(path, "length_mismatch", f"found {len(mixers)} mixers for {blocks} blocks (depth){use}.")
+        if len(mixers) > (blocks := sum(depth)):
+            text = f"found {len(mixers)} mixers for {blocks} blocks (depth); the first {blocks} are used."
+            check.warning((*backbone, "mixer"), "length_mismatch", text)
 
 
 def _check_tokens(check: ConfigCheck, backbone: KeyPath, head: KeyPath) -> None:

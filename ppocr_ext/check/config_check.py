@@ -18,6 +18,7 @@ from ppocr_ext.messages import did_you_mean, near_match
 from ppocr_ext.registry import SCHEDULES, Component, Registry, ValueKind, component_keys
 
 PLUGIN = "plugin_not_loaded"  # code of the warning about a name or key that only a plugin may know
+UNUSED = "the key is not used."
 # Keys of the parts of `Train` and `Eval`: all of a loader, and those that every dataset of PaddleOCR has.
 DATA_KEYS = {
     "dataset": ("data_dir", "label_file_list", "transforms"),
@@ -30,14 +31,13 @@ DATA_KEYS = {
         "collate_fn",
     ),
 }
-_SECTION_DEPTH = 2  # number of components of a path such as `Global.seed`
 _NEAR = 0.85  # higher than within a section: a lower similarity to a key of any section is often chance
 GIVEN_TO_SCHEDULE = ("epochs", "step_each_epoch", "last_epoch")  # the program computes these values
 # Keys of other programs by the key of PaddleOCR that they mean; {} is `Train` or `Eval`.
 _ALIASES = {
     "Global.epoch_num": ("epoch", "epochs", "num_epochs", "max_epochs"),
     "Optimizer.lr.learning_rate": ("lr", "learning_rate"),
-    "{}.loader.batch_size_per_card": ("batch_size", "train_batch_size"),
+    "{}.loader.batch_size_per_card": ("batch_size", "train_batch_size", "batch_size_per_gpu"),
     "Global.use_gpu": ("gpu", "cuda"),
     "Global.character_dict_path": ("dict_path", "charset", "charset_path", "dictionary"),
     "Global.save_model_dir": ("output_dir", "out_dir", "save_dir"),
@@ -58,7 +58,7 @@ def home_of(path: KeyPath) -> str | None:
     Only a key at the top or directly in a section has one: in ``Global``, ``Optimizer.lr``, or the dataset or loader
     of ``Train`` and ``Eval``.
     """
-    if len(path) > _SECTION_DEPTH:
+    if len(path) > len(("Global", "seed")):
         return None
     schedules = {name for each in SCHEDULES.names() for name in component_keys(SCHEDULES.get(each)).named}
     sections = [
@@ -70,6 +70,13 @@ def home_of(path: KeyPath) -> str | None:
     sections.sort(key=lambda section: section[0][0] == path[0])
     homes = {key: dotted((*where, key)) for where, keys in sections if where != path[:-1] for key in keys}
     return homes.get(near_match(path[-1], homes, cutoff=_NEAR) or "") or key_meant(path)
+
+
+def _has_other_word(key: str, known: str) -> bool:
+    """Return True if ``key`` has a word like none of the known key: ``save_iter_step`` is no `save_epoch_step`."""
+    words = key.split("_")
+    others = (word for word in words if len(word) > 2 and near_match(word, known.split("_"), 0.6) is None)
+    return len(words) > 1 and any(others)
 
 
 @dataclass
@@ -293,7 +300,9 @@ class ConfigCheck(Findings):
             return
         # a component may have a key of this name, with another meaning
         meant = None if by_keyword and path[0] != "Optimizer" else key_meant(path)
-        near = near_match(key, known) or (None if meant == dotted(path) else meant)
+        near = near_match(key, known)
+        if near is None or _has_other_word(key, near):
+            near = None if meant == dotted(path) else meant
         home = home_of(path)
         if near:
             report = self.warning if is_open else self.error
@@ -313,5 +322,5 @@ class ConfigCheck(Findings):
         elif home is None and self.unloaded_plugins and path[:-1] in ((), ("Global",)):
             self.warning(path, PLUGIN, "the key is not used, unless a plugin reads it.")
         else:
-            unless = ", unless its `**kwargs` are read" if is_open else ""
-            self.warning(path, "unused_key", f"the key is not used{unless}.{did_you_mean(home) or reads}")
+            text = UNUSED.replace(".", ", unless its `**kwargs` are read.") if is_open else UNUSED
+            self.warning(path, "unused_key", f"{text}{did_you_mean(home) or reads}")

@@ -9,7 +9,6 @@ from typing import Any
 
 import ppocr_ext.synth.synthetic_dataset  # noqa: F401 - registers its datasets
 from ppocr_ext.base.parts import (
-    CTC_HEAD,
     DATASET_ROWS,
     JOINING,
     LOSS_ROWS,
@@ -22,7 +21,7 @@ from ppocr_ext.base.parts import (
 )
 from ppocr_ext.check.config_check import DATA_KEYS, ConfigCheck
 from ppocr_ext.check.findings import KeyPath
-from ppocr_ext.config import named_items
+from ppocr_ext.config import ctc_heads, named_items
 from ppocr_ext.config.global_keys import ValueRule, shown
 from ppocr_ext.config.node import dotted
 from ppocr_ext.data.batches import kept_keys
@@ -166,7 +165,7 @@ def _check_unlabelled(check: ConfigCheck, path: KeyPath) -> None:
     """Check that the teacher, or the weights before the training, can teach the lines of ``path``."""
     is_alone = check.at("Architecture", "Models") is None  # else the teacher of the distillation teaches them
     for is_wrong, problem in (
-        (is_alone and not _has_ctc(check), "need a CTCHead. Fix: give them labels."),
+        (is_alone and not list(ctc_heads(check.config)), "need a CTCHead. Fix: give them labels."),
         (
             is_alone and check.at("Eval", "general") is None,
             "need Eval.general, which shows whether they help, and keeps their teacher.",
@@ -178,14 +177,6 @@ def _check_unlabelled(check: ConfigCheck, path: KeyPath) -> None:
     ):
         if is_wrong:
             check.error((*path, "labelled"), "conflicting_keys", f"lines with `labelled: false` {problem}")
-
-
-def _has_ctc(check: ConfigCheck) -> bool:
-    """Return True if the head of a network, or one in a MultiHead, is a CTCHead."""
-    head = ("Architecture", "Head")
-    return check.at(*head, "name") == CTC_HEAD or any(
-        name == CTC_HEAD for name, _ in named_items(check.config, *head, "head_list")
-    )
 
 
 def _check_indentation(check: ConfigCheck, mode: str, part: str) -> list[str]:
@@ -332,7 +323,6 @@ def _check_sampler(check: ConfigCheck, mode: str, keys: ComponentKeys | None) ->
 
 
 ALLOW = "allow_different_preprocessing"
-_FIX = f"Fix: use the same in both, or allow it: -o Global.{ALLOW}=true."
 
 
 # What the sampler of scales needs: key, test of its value, and what is expected.
@@ -414,13 +404,11 @@ def check_preprocessing(check: ConfigCheck) -> None:
         return
     if differences := list(_differences(check, trained, evaluated)):
         lines = "".join(f"\n    {line}" for _, line in differences)
-        report = (
-            check.warning if len(differences) == 1 and _is_only_wider(trained, evaluated) else check.error
-        )
-        report(
+        check.warning(  # PaddleOCR trains so
             differences[0][0],
             "preprocessing_mismatch",
-            f"Eval prepares images differently from Train, which spoils its accuracy. {_FIX}{lines}",
+            f"Eval prepares images differently from Train, which spoils its accuracy. Fix: use the same in both, or "
+            f"allow it: -o Global.{ALLOW}=true.{lines}",
         )
 
 
@@ -450,13 +438,6 @@ def _size_fits(trained: Preprocessing, evaluated: Preprocessing) -> bool:
         return True
     compared = 2 if WIDEN in (trained.fit, evaluated.fit) else 3  # channels and height, or also width
     return {size[:compared] for size in evaluated.sizes} <= {size[:compared] for size in trained.sizes}
-
-
-def _is_only_wider(trained: Preprocessing, evaluated: Preprocessing) -> bool:
-    """Return True if Eval pads to greater widths than Train, so that only long texts get other pixels: wider ones."""
-    widest = {size[:2]: size[2] for size in sorted(trained.sizes)}
-    is_wider = all(size[2] >= widest.get(size[:2], size[2] + 1) for size in evaluated.sizes)
-    return is_wider and trained.fit == evaluated.fit == PAD and not _size_fits(trained, evaluated)
 
 
 def _listed(sizes: tuple[Size, ...]) -> str:

@@ -15,7 +15,7 @@ from ppocr_ext.checkpoint.checkpoints import why_missing
 from ppocr_ext.checkpoint.files import read_journal
 from ppocr_ext.checkpoint.weight_sources import find_source
 from ppocr_ext.config import Config, resolve_charset
-from ppocr_ext.config.derive import class_counts, model_paths, wrong_counts
+from ppocr_ext.config.derive import class_counts, model_paths
 from ppocr_ext.config.global_keys import Problem, ValueRule, shown
 from ppocr_ext.errors import CharsetError, ConfigError, PPOCRExtError
 from ppocr_ext.io.resources import is_shipped_dictionary
@@ -63,9 +63,14 @@ def check_dictionary(check: ConfigCheck) -> None:
         if name and (problem := client_name_problem(str(name), charset)):
             check.warning(key, problem.code, problem.message)
     with no_log(), suppress(ConfigError):  # a wrong head_list is reported by the check of Architecture
-        counts = class_counts(check.config, charset)
-        for where, message in wrong_counts(counts, check.config, charset):
-            check.error(where, "class_count", message)
+        for where, count in class_counts(check.config, charset).items():
+            if (given := check.at(*where)) not in (None, count):
+                check.warning(
+                    where,
+                    "class_count",
+                    f"is {given!r}, but {count} fits {charset.name} ({len(charset.characters)} characters) and is "
+                    f"used, as in PaddleOCR. Fix: remove it, or set Global.character_dict_path to its dictionary.",
+                )
 
 
 def client_name_problem(name: str, charset: Charset) -> Problem | None:

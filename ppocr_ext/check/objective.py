@@ -51,6 +51,14 @@ def check_loss(check: ConfigCheck) -> None:
         weighted = not of_branches or name in CENTER_LOSSES
         if (loss := check.component(LOSSES, name, path)) is not None:
             check.check_keys(path, loss, check.mapping(*path), extra=("weight",) if weighted else ())
+        moves = check.at(*path, "update") == "ema"
+        if name in CENTER_LOSSES and not (moves or check.at(*path, "center_file_path")):
+            check.warning(
+                path,
+                "missing_centers",
+                "no center_file_path, so features are pulled to random centers, as in PaddleOCR. Fix: give a file of "
+                "`ppocr-ext export-center`, or set `update: ema`.",
+            )
         seen.add(name)
 
 

@@ -226,5 +226,5 @@ def _resolved(config: Config, host: Host) -> tuple[Config, Charset | None]:
     whole = complete(config, charset)
     try:
         return with_class_counts(whole, charset), charset
-    except ConfigError:  # a class count of another dictionary, which check_config reports
+    except ConfigError:  # a wrong head_list, which check_config reports
         return whole, charset

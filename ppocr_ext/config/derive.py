@@ -229,6 +229,8 @@ _SAR_LOSSES = [name for name, row in LOSS_ROWS.items() if row.branch == "sar"]
 def with_class_counts(config: Config, charset: Charset) -> Config:
     """Return ``config`` with the numbers that depend on the dictionary filled in.
 
+    A number that the config has is replaced, as PaddleOCR does.
+
     - ``Head.out_channels_list`` of each MultiHead: one entry for each of its heads, ``CTCLabelDecode`` n,
       ``SARLabelDecode`` n + 2, ``NRTRLabelDecode`` n + 3.
     - ``Head.out_channels`` of a single head: the length of its decoder's ``character`` in PaddleOCR.
@@ -244,30 +246,11 @@ def with_class_counts(config: Config, charset: Charset) -> Config:
         charset: the dictionary of the config.
 
     Raises:
-        ConfigError: the config already has another number (the message names the path, both numbers and the
-            dictionary), or a MultiHead has no ``head_list``.
+        ConfigError: a MultiHead has no ``head_list``.
     """
     counts = class_counts(config, charset)
-    for path, message in wrong_counts(counts, config, charset):
-        raise ConfigError(f"{config.where(path)}: {dotted(path)} {message}", code="class_count")
-    lacking = {path: value for path, value in counts.items() if config.at(path, None) is None}
-    return config.with_computed(lacking, "Global.character_dict_path")
-
-
-def wrong_counts(
-    counts: Mapping[_Path, int], config: Config, charset: Charset
-) -> Iterator[tuple[_Path, str]]:
-    """Yield path and message of each number in the config that differs from ``counts``."""
-    for path, expected in counts.items():
-        value = config.at(path, None)
-        if value is not None and (value != expected or isinstance(value, bool)):
-            # For a MultiHead the message removes the whole list, so that one command mends all of its counts.
-            removable = path[:-1] if path[-2] == "out_channels_list" else path
-            yield (
-                path,
-                f"is {value!r}, but {expected} fits {charset.name} ({len(charset.characters)} characters). "
-                f"Fix: `-o '{dotted(removable)}=!remove'`, or set Global.character_dict_path to its dictionary.",
-            )
+    others = {path: value for path, value in counts.items() if config.at(path, None) != value}
+    return config.with_computed(others, "Global.character_dict_path")
 
 
 def class_counts(config: Config, charset: Charset) -> dict[_Path, int]:

@@ -19,6 +19,7 @@ class CenterBank(nn.Layer):
         feat_dim: D, features of a frame.
         table: centers to start from, if any.
         where: their file, for messages.
+        is_drawn: whether centers are random at the start; otherwise a class without an entry in the table has none.
 
     Attributes:
         centers: float32 [C, D].
@@ -32,11 +33,17 @@ class CenterBank(nn.Layer):
     known: paddle.Tensor
 
     def __init__(
-        self, classes: int, feat_dim: int, table: CenterTable | None = None, where: str = "The center file"
+        self,
+        classes: int,
+        feat_dim: int,
+        table: CenterTable | None = None,
+        where: str = "The center file",
+        is_drawn: bool = False,
     ) -> None:
         super().__init__()
-        centers = np.zeros([classes, feat_dim], np.float32)
-        known = np.zeros([classes], bool)
+        # the same in all processes, and without a draw from the generators of the run
+        centers = np.random.default_rng(0).standard_normal([classes, feat_dim]).astype(np.float32) * is_drawn
+        known = np.full([classes], is_drawn)
         if table is not None and len(table.class_ids):
             if table.feat_dim != feat_dim:
                 raise DataError(

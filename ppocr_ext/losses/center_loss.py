@@ -142,7 +142,8 @@ class CenterLoss(Loss):
     Args:
         num_classes: C; by default that of the dictionary of ``context``.
         feat_dim: D; by default that of the CTC head in ``context``.
-        center_file_path: centers to start from, ``.npz`` of ``export-center`` or PaddleOCR's ``.pkl``.
+        center_file_path: centers to start from, ``.npz`` of ``export-center`` or PaddleOCR's ``.pkl``. Without a file,
+            frozen centers are random, as in PaddleOCR.
         frames: how the class of a frame is found. ``argmax`` takes the most probable one, as PaddleOCR does, so a frame
             that is read wrongly is pulled to the wrong center. ``aligned`` takes that of CTC forced alignment of the
             label.
@@ -159,7 +160,7 @@ class CenterLoss(Loss):
         table: the centers of the file; None without one.
 
     Raises:
-        ConfigError: an option cannot be used, or frozen centers have no file.
+        ConfigError: an option cannot be used.
         DataError: the centers cannot be read, or belong to another dictionary or feature size.
         ModelError: the model has no CTC head.
     """
@@ -186,11 +187,16 @@ class CenterLoss(Loss):
         self.warmup_steps = int(check_option(warmup_steps, "CenterLoss: warmup_steps", least=0))
         self.momentum = check_option(momentum, "CenterLoss: momentum", least=0.0, most=1.0)
         self.center_file_path = center_file_path
-        self.table = _read_table(center_file_path, self.update)
+        self.table = _read_table(center_file_path)
         charset = None if context is None else context.charset
         if self.table is not None and charset is not None:
             self.table.check_fits(charset, str(center_file_path))
-        self.bank = CenterBank(*_sizes(num_classes, feat_dim, context), self.table, str(center_file_path))
+        self.bank = CenterBank(
+            *_sizes(num_classes, feat_dim, context),
+            self.table,
+            str(center_file_path),
+            is_drawn=self.table is None and self.update == "frozen",
+        )
         is_relative = check_option(relative, "CenterLoss: relative", "truth")
         self._unit = _mean_variance(self.table, self.blank) if is_relative else 1.0
         self.register_buffer("steps", paddle.zeros([], dtype="int64"))
@@ -261,22 +267,16 @@ class _SquaredDistance(PyLayer):
         return offset * (-2.0 * gradient)
 
 
-def _read_table(path: Any, update: str) -> CenterTable | None:
+def _read_table(path: Any) -> CenterTable | None:
     """Return the centers of a file, None without a file.
 
     Raises:
-        ConfigError: frozen centers have no file, or there is a file for each sub-model.
+        ConfigError: there is a file for each sub-model.
     """
     if isinstance(path, Mapping):
         raise ConfigError(
             "CenterLoss: center_file_path has files of sub-models, but there is only one model. Fix: give one file.",
             code="bad_value",
-        )
-    if not path and update == "frozen":
-        raise ConfigError(
-            "CenterLoss: frozen centers need a file. Fix: write one with `ppocr-ext export-center` and give it as "
-            "center_file_path, or set `update: ema`, which computes centers during the training.",
-            code="missing_centers",
         )
     return read_centers(path) if path else None
 

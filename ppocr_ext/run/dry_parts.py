@@ -164,6 +164,8 @@ class Network(Proxy):
             return
         # An error of this package has its own fix.
         fix = "" if isinstance(error, PPOCRExtError) else " Fix: give it options that fit its input."
+        if type(call["self"]).__module__.startswith("ppocr."):
+            fix = f" It is PaddleOCR's own: its options do not fit, or it does not run on Paddle {paddle.__version__}."
         if path[-1] == "Head" and shapes and len(shapes[0]) == 4:
             fix = " Fix: frames for this head, by `Neck: {name: SequenceEncoder, encoder_type: reshape}`."
         if isinstance(call["self"], SequenceEncoder):  # the features have several rows

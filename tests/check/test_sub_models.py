@@ -87,7 +87,7 @@ def test_a_pair_is_swapped_where_its_order_matters(name: str, pairs: Any, two: C
         (["Student"], True, []),
         (["Student", "Teacher"], False, []),
         (["Student", "Teacher"], True, ["warning"]),
-        (["Teacher"], True, ["error"]),
+        (["Teacher"], True, ["warning"]),
     ],
 )
 def test_labels_for_a_frozen_model(

@@ -42,7 +42,7 @@ MISSPELT = [
     ("Train.dataset.transforms.DecodeImage.img_mod", "BGR", "img_mode"),
     ("Train.dataset.transforms.MultiLabelEncode.gtc_encod", "NRTRLabelEncode", "gtc_encode"),
     ("Train.sampler.first_batch", 8, None),
-    ("Train.loader.batch_size_per_gpu", 8, "batch_size_per_card"),
+    ("Train.loader.batch_size_per_gpu", 8, "Train.loader.batch_size_per_card"),
 ]
 
 
@@ -119,6 +119,7 @@ def test_a_name_that_paddleocr_gave_up_names_its_successor(one: Config, check: C
         (listed, "GrayRecResizeImg"),
         ({"PostProcess.name": "SVTRLabelDecode"}, "CTCLabelDecode"),
         ({"Loss": {"name": "CrossEntropyLoss"}}, "CELoss"),
+        ({"Loss": {"name": "DistillationNRTRDMLLoss"}}, "DistillationDMLLoss, dis_head: gtc"),
     ):
         found = check(one.with_values(values))
         assert found[0].code == "unknown_component" and f"'{successor}'" in found[0].message
@@ -146,10 +147,26 @@ def test_other_unknown_keys_are_warnings(one: Config, check: Check) -> None:
     assert sorted(facts(found)) == sorted(("warning", "unused_key", path) for path in values)
 
 
-@pytest.mark.parametrize("path", ["Global.infer_model", "Train.dataset.transforms.RecAug.aug_prob"])
+def test_unused_keys_of_a_part_are_named_together(one: Config, check: Check) -> None:
+    backbone = {"name": "PPHGNetV2_B4", "text_rec": True, "use_glb_avg": True, "class_expand": 2048}
+    issue = only(check(one.with_values({"Architecture.Backbone": backbone})))
+    assert facts([issue]) == [("warning", "unused_key", "Architecture.Backbone")]
+    assert "use_glb_avg, class_expand" in issue.message
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "Global.infer_model",
+        "Train.dataset.transforms.RecAug.aug_prob",
+        "Global.save_iter_step",  # of forks
+        "Architecture.freeze_params_func",
+        "Optimizer.weight_decay_adamw",
+    ],
+)
 def test_a_near_miss_that_paddleocr_never_reads_is_a_warning(path: str, one: Config, check: Check) -> None:
     section, _, key = path.rpartition(".")
-    values = {path: "x"} if section == "Global" else {section: {key: 0.4}}
+    values = {section: {key: 0.4}} if "transforms" in path else {path: "x"}
     assert facts(check(one.with_values(values))) == [("warning", "unused_key", path)]
 
 

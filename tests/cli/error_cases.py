@@ -150,6 +150,8 @@ CONFIGURATION = group(
         ),
         "Eval.dataset.transforms.RecResizeImg.image_shape",
         "Global.allow_different_preprocessing=true",
+        code=0,
+        shows=r"warning: -o Eval.*?in Train[^\n]*",
     ),
     case("`use_gpu: true` with Paddle for the CPU", no_gpu(built=False), "Global.use_gpu=false"),
     case("`use_gpu: true` without a GPU", no_gpu(built=True), "Global.use_gpu=false"),

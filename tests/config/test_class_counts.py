@@ -5,7 +5,7 @@ import pytest
 from error_codes import raises_code
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.config import Config, load, with_class_counts
+from ppocr_ext.config import Config, with_class_counts
 from ppocr_ext.errors import ConfigError
 
 CHARACTERS = tuple("0123456789")
@@ -181,7 +181,7 @@ def test_numbers_are_filled_in_and_nothing_else(name):
 @pytest.mark.parametrize(
     ("config", "path", "found", "expected"),
     [
-        (single({"name": "CTCHead", "out_channels": "11"}), "Architecture.Head.out_channels", "'11'", 11),
+        (single({"name": "CTCHead", "out_channels": "11"}), "Architecture.Head.out_channels", "11", 11),
         (
             single(multi(*CTC_NRTR, out_channels_list={"CTCLabelDecode": 11, "SARLabelDecode": 12})),
             "Architecture.Head.out_channels_list.SARLabelDecode",
@@ -196,13 +196,9 @@ def test_numbers_are_filled_in_and_nothing_else(name):
         ),
     ],
 )
-def test_a_number_of_another_dictionary_is_refused(tmp_path, config, path, found, expected):
-    (tmp_path / "dict.txt").write_text("\n".join(CHARACTERS))
-    charset = Charset.from_file(tmp_path / "dict.txt")
-    (tmp_path / "a.yml").write_text(Config(config).to_yaml())
-    facts = (f"{tmp_path / 'a.yml'}:", tmp_path / "dict.txt", f"{path} is {found}", f"{expected} fits")
-    with raises_code(ConfigError, "class_count", *facts, "10 characters"):
-        with_class_counts(load(tmp_path / "a.yml"), charset)
+def test_a_number_of_another_dictionary_is_replaced(config, path, found, expected):
+    given = Config(config)
+    assert given.at(path) == found and with_class_counts(given, PLAIN).at(path) == expected
 
 
 def test_a_multi_head_without_a_list_of_heads():

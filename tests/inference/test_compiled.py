@@ -96,6 +96,7 @@ def test_a_teacher_returns_all_that_losses_read(request_of_head, monkeypatch, ca
         ("model_v2_mobile", 32, (96, 160)),
         ("model_v4_v5_mobile_reduced", 48, (96, 160)),
         ("model_v4_svtr_reduced", 48, (320, 320)),
+        ("model_starnet_tps", 32, (100, 160)),
     ],
 )
 def test_other_networks_return_the_probabilities_of_an_evaluation(name, height, widths):

@@ -200,7 +200,6 @@ def test_centers_of_another_dictionary_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("options", "kind", "code"),
     [
-        ({"num_classes": CLASSES, "feat_dim": DIM}, ConfigError, "missing_centers"),  # frozen, without a file
         ({"update": "ema", "momentum": 2.0}, ConfigError, "bad_value"),
         ({"update": "ema"}, ConfigError, "missing_context"),
         ({"update": "ema", "num_classes": 6}, ConfigError, "missing_context"),
@@ -218,6 +217,12 @@ def test_what_cannot_be_built_is_refused(file, options, kind, code):
         options = {**options, "center_file_path": file}
     with raises_code(kind, code):
         CenterLoss(**options)
+
+
+def test_frozen_centers_without_a_file_are_drawn_as_in_paddleocr():
+    one, two = (CenterLoss(CLASSES, DIM).bank for _ in range(2))
+    assert bool(one.known.all()) and bool((one.centers == two.centers).all())
+    assert float(one.centers.std()) == pytest.approx(1.0, abs=0.3)
 
 
 def test_a_head_that_does_not_fit_the_centers_is_refused(file):

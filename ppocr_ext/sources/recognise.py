@@ -18,7 +18,7 @@ from ppocr_ext.limits import MAX_LABEL_LINE_BYTES
 from ppocr_ext.messages import shortened
 from ppocr_ext.sources.line_formats import LINE_FORMATS, Format, lack
 from ppocr_ext.sources.listing import Listing, finder
-from ppocr_ext.sources.names import LIST_ENDINGS, ending, page_of_crop, stem
+from ppocr_ext.sources.names import IMAGE_ENDINGS, LIST_ENDINGS, ending, page_of_crop, stem
 from ppocr_ext.sources.page_formats import PAGE_FORMATS, corners
 from ppocr_ext.sources.samples import BLOCK, Entries, Records, Row, Rows, Sample, Skipped, Source
 
@@ -40,6 +40,7 @@ _ISSUE = re.compile(  # the name of a group is the reason
     rf"|(?P<bad_text>[\t\ufffd\ud800-\udfff]|\A.{{{MAX_LABEL_LINE_BYTES // 8}}})",
     re.DOTALL,
 )
+_NAMES_IMAGE = re.compile(rf"\.({'|'.join(IMAGE_ENDINGS)})\b", re.IGNORECASE)
 _BAD_PATH = re.compile(r"\A\[|[\t\r\n\ud800-\udfff]")
 # the path of an image, whatever ocropus has made of it
 _plain = partial(re.compile(r"\.(bin|dew|nrm|raw)(?=\.\w+$)").sub, "")
@@ -383,8 +384,13 @@ def _why_unread(reading: _Reading) -> str:
 
 def _unread(listing: Listing, read: Collection[str]) -> Iterator[str]:
     """Yield why lists are not read, a sentence each for the first; those of ``read`` are in a known format."""
-    kinds = (*LIST_ENDINGS, "json", "xml")
-    lists = [file for file in listing.labels if ending(file) in kinds and file not in listing.image_beside]
+    kinds = (*LIST_ENDINGS, "arrow", "json", "manifest", "ods", "parquet", "xls", "xlsx", "xml")
+    named = {file for file in listing.lists if _NAMES_IMAGE.search(listing.head(file))}
+    lists = [
+        file
+        for file in listing.labels
+        if (ending(file) in kinds or file in named) and file not in listing.image_beside
+    ]
     others = [file for file in lists[: listing.most] if file not in read]
     left_out = [file for file in lists[listing.most :] if file not in read]
     yield from (_why_unknown(listing, file) for file in others[:_NAMED])
@@ -407,7 +413,7 @@ def _why_unknown(listing: Listing, file: str) -> str:
 def _nothing(listing: Listing, notes: Sequence[str]) -> DataError:
     """Return the error of a folder without samples, or of label files named by the user that give none."""
     named = listing.labels if listing.by_user else []
-    texts = named or listing.with_ending("csv", "json", "jsonl", "manifest", "txt", "xml")
+    texts = named or listing.with_ending(*LIST_ENDINGS, "json", "manifest", "xml") or listing.lists
     other = _unsupported(
         [*((file, file) for file in named or listing.files), *((file, listing.head(file)) for file in texts)]
     )

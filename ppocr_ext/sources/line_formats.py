@@ -242,12 +242,14 @@ def lack(listing: Listing, file: str) -> str:
     what = f"has no {kind} `{'` and no `'.join(needs)}`" if needs else "its boxes are not read"
     if len(keys) > 1 and (len(needs) < 2 or re.search(_IMAGE, head)):
         return f", and {what}"
-    if has_lines(listing, file, rf"[^,;\s]+{_IMAGE}"):
-        return ", and its lines have no text"
     is_beside = dirname(file) in set(map(dirname, listing.image_beside)) or any(
         has_lines(listing, file, pattern) for pattern in _BESIDE.values()
     )
-    return ", and no image has its name" if is_beside else ""
+    return (
+        (has_lines(listing, file, rf"[^,;\s]+{_IMAGE}") and ", and its lines have no text")
+        or (is_beside and ", and no image has its name")
+        or ""
+    )
 
 
 def _first_object(text: str) -> Fields:

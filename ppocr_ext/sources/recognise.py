@@ -384,7 +384,7 @@ def _why_unread(reading: _Reading) -> str:
 
 def _unread(listing: Listing, read: Collection[str]) -> Iterator[str]:
     """Yield why lists are not read, a sentence each for the first; those of ``read`` are in a known format."""
-    kinds = (*LIST_ENDINGS, "arrow", "json", "manifest", "ods", "parquet", "xls", "xlsx", "xml")
+    kinds = (*LIST_ENDINGS, "json", "manifest", "parquet", "xlsx", "xml")
     named = {file for file in listing.lists if _NAMES_IMAGE.search(listing.head(file))}
     lists = [
         file

@@ -406,7 +406,8 @@ def reading(file: str) -> Iterator[None]:
         yield
     except (OSError, ValueError, RecursionError, csv.Error, ElementTree.ParseError) as error:
         raise DataError(
-            f"{file}: it cannot be read: {getattr(error, 'strerror', None) or error}. Fix: export it again.",
+            f"{file}: it cannot be read: {getattr(error, 'strerror', None) or error}. Fix: export it again, or name "
+            "the other label files by `--labels`.",
             code="unreadable_file" if isinstance(error, OSError) else "bad_content",
         ) from error
 

@@ -16,7 +16,7 @@ from ppocr_ext.data.issue_rules import RULES
 from ppocr_ext.errors import DataError
 from ppocr_ext.limits import MAX_LABEL_LINE_BYTES
 from ppocr_ext.messages import shortened
-from ppocr_ext.sources.line_formats import LINE_FORMATS, Format, lack
+from ppocr_ext.sources.line_formats import LINE_FORMATS, Format, has_lines, lack
 from ppocr_ext.sources.listing import Listing, finder
 from ppocr_ext.sources.names import IMAGE_ENDINGS, LIST_ENDINGS, ending, page_of_crop, stem
 from ppocr_ext.sources.page_formats import PAGE_FORMATS, corners
@@ -40,7 +40,6 @@ _ISSUE = re.compile(  # the name of a group is the reason
     rf"|(?P<bad_text>[\t\ufffd\ud800-\udfff]|\A.{{{MAX_LABEL_LINE_BYTES // 8}}})",
     re.DOTALL,
 )
-_NAMES_IMAGE = re.compile(rf"\.({'|'.join(IMAGE_ENDINGS)})\b", re.IGNORECASE)
 _BAD_PATH = re.compile(r"\A\[|[\t\r\n\ud800-\udfff]")
 # the path of an image, whatever ocropus has made of it
 _plain = partial(re.compile(r"\.(bin|dew|nrm|raw)(?=\.\w+$)").sub, "")
@@ -384,13 +383,9 @@ def _why_unread(reading: _Reading) -> str:
 
 def _unread(listing: Listing, read: Collection[str]) -> Iterator[str]:
     """Yield why lists are not read, a sentence each for the first; those of ``read`` are in a known format."""
-    kinds = (*LIST_ENDINGS, "json", "manifest", "parquet", "xlsx", "xml")
-    named = {file for file in listing.lists if _NAMES_IMAGE.search(listing.head(file))}
-    lists = [
-        file
-        for file in listing.labels
-        if (ending(file) in kinds or file in named) and file not in listing.image_beside
-    ]
+    kinds = (*LIST_ENDINGS, "json", "parquet", "xlsx", "xml")
+    lists = [file for file in listing.labels if ending(file) in kinds and file not in listing.image_beside]
+    lists += _odd_lists(listing)
     others = [file for file in lists[: listing.most] if file not in read]
     left_out = [file for file in lists[listing.most :] if file not in read]
     yield from (_why_unknown(listing, file) for file in others[:_NAMED])
@@ -398,6 +393,12 @@ def _unread(listing: Listing, read: Collection[str]) -> Iterator[str]:
         yield f"{shortened(others[_NAMED:], 1)}: not read, their formats are unknown."
     if left_out:
         yield f"{shortened(left_out, 1)}: not read, since there are too many lists. Fix: name all by `--labels`."
+
+
+def _odd_lists(listing: Listing) -> list[str]:
+    """Return the files with an unusual ending in which most lines name an image."""
+    odd = (file for file in listing.lists if ending(file) not in LIST_ENDINGS)
+    return [file for file in odd if has_lines(listing, file, rf".*\.(?i:{'|'.join(IMAGE_ENDINGS)})\b.*")]
 
 
 def _why_unknown(listing: Listing, file: str) -> str:
@@ -413,7 +414,7 @@ def _why_unknown(listing: Listing, file: str) -> str:
 def _nothing(listing: Listing, notes: Sequence[str]) -> DataError:
     """Return the error of a folder without samples, or of label files named by the user that give none."""
     named = listing.labels if listing.by_user else []
-    texts = named or listing.with_ending(*LIST_ENDINGS, "json", "manifest", "xml") or listing.lists
+    texts = named or [*listing.with_ending(*LIST_ENDINGS, "json", "xml"), *_odd_lists(listing)]
     other = _unsupported(
         [*((file, file) for file in named or listing.files), *((file, listing.head(file)) for file in texts)]
     )

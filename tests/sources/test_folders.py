@@ -339,9 +339,10 @@ def test_a_list_that_is_not_read_is_named(tmp_path: Path) -> None:
     write(tmp_path, "broken.txt", broken)
     write(tmp_path, "gone.txt", tabs({f"gone{n}.jpg": "x" for n in range(300)}))
     write(tmp_path, "table.xlsx", "PK")
-    write(tmp_path, "more.tags", "1 a.jpg\n")
+    write(tmp_path, "more.tags", "1 a.JPG\n")
+    write(tmp_path, "show.py", "import images\nimages.show('a.jpg')\n")  # no list
     source = recognise(tmp_path)
-    assert source.files == ("l.txt",)
+    assert source.files == ("l.txt",) and len(source.notes) == 4
     for file in ("broken.txt", "gone.txt", "table.xlsx", "more.tags"):
         assert sum(note.startswith(file) for note in source.notes) == 1
         with raises_code(DataError, "unread_labels", file):

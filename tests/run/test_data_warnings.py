@@ -164,9 +164,9 @@ def test_sizes_in_another_column_are_found(
 
 @pytest.mark.parametrize("turns", [False, True])
 def test_tall_images_are_named_unless_they_are_turned(tiny: Tiny, tmp_path: Path, turns: bool) -> None:
-    lists = {"data_dir": str(tmp_path), "label_file_list": [str(flat(tmp_path, 3))]}
+    file = flat(tmp_path, 3)
+    values = {"Train.dataset.data_dir": str(tmp_path), "Train.dataset.label_file_list": [str(file)]}
     cv2.imwrite(str(tmp_path / "flat.png"), np.tile(np.arange(160, dtype=np.uint8)[:, None], 32))
-    values = {f"Train.dataset.{key}": value for key, value in lists.items()}
     config, found = tiny("student", **values, **{"Global.turn_tall_images": turns}), list[Issue]()
     run_preflight(config, DIGITS, {"Train": FrameCounts({})}, warn=found.extend)
     assert [issue.code for issue in found if issue.code == "tall_image"] == ["tall_image"] * (not turns)

@@ -326,12 +326,9 @@ def test_a_region_without_text_does_not_lose_its_page(tmp_path: Path, form: str)
     """Of Label Studio's smaller exports, which do not say which box has no text if it is left out."""
     images(tmp_path, ["1.jpg", "2.jpg", "3.jpg"])
     boxes = [{**SIZE, **PERCENT, "y": top, "height": 20} for top in (10, 40, 70)]
-    texts_of_images = enumerate((["a", None, "c"], ["d", "", "f"], ["g", "i"]), start=1)
+    listed = enumerate((["a", None, "c"], ["d", "", "f"], ["g", "i"]), start=1)
     box = {"bbox": boxes, "annotation_id": 1}
-    tasks = [
-        {"ocr": f"/x/{name}.jpg", "id": name, "transcription": texts, **box}
-        for name, texts in texts_of_images
-    ]
+    tasks = [{"ocr": f"/x/{name}.jpg", "id": name, "transcription": texts, **box} for name, texts in listed]
     if form == "json":
         write_json(tmp_path, "l.json", tasks)
     else:

@@ -123,9 +123,7 @@ def batches_of_epoch(config: Config, samples: int, size: int) -> int:
 def samples_per_step(config: Config, processes: int = 1) -> int | None:
     """Return the samples of an optimizer step over all processes; None if the config does not give them."""
     size = batch_size(config)
-    batches = config.settings.accumulate
-    batches = batches if isinstance(batches, int) and batches > 1 else 1
-    return None if size is None else size * batches * processes
+    return None if size is None else size * config.settings.accumulate * processes
 
 
 def batch_share(config: Config, processes: int) -> tuple[str, str]:

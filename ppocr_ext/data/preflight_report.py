@@ -175,10 +175,11 @@ class PreflightReport:
         """Count the next sample of the last file; ``issue`` is None if it is usable."""
         file = self.files[-1]
         file.altered |= line.altered
-        if self.rules.charset is not None and self.rules.charset.has_other_case(line.label):
+        charset = self.rules.charset
+        if charset is not None and charset.has_other_case(line.label):
             self.other_case = self.other_case[0] + 1, self.other_case[1] or line.label
         if issue is None:
-            self.mapped += self.rules.has_unknown(line.label)
+            self.mapped += bool(charset and charset.unknown(line.label))
             if (misfit := self.rules.misfit(line)) is not None:
                 self.misfits += 1
                 if self.misfits <= self.examples:

@@ -140,12 +140,6 @@ class SampleRules:
         """Return ``label`` as the host encodes it: case folded, unknown characters mapped or removed."""
         return label if self.charset is None else self.charset.encoded(label)
 
-    def has_unknown(self, label: str) -> bool:
-        """Return True if a character of ``label`` is not in the dictionary."""
-        if self.charset is None:
-            return False
-        return not self._known.issuperset(label.lower() if self.charset.folds_case else label)
-
     def plain_lines(self, delimiter: str) -> Callable[[str], list[tuple[str, str]]]:
         """Return the function that quickly finds path and label of most usable lines.
 

@@ -245,7 +245,11 @@ def lack(listing: Listing, file: str) -> str:
     is_beside = dirname(file) in set(map(dirname, listing.image_beside)) or any(
         has_lines(listing, file, pattern) for pattern in _BESIDE.values()
     )
-    return ", and no image has its name" if is_beside else ""
+    return (
+        (has_lines(listing, file, rf"[^,;\s]+{_IMAGE}") and ", and its lines have no text")
+        or (is_beside and ", and no image has its name")
+        or ""
+    )
 
 
 def _first_object(text: str) -> Fields:

@@ -26,7 +26,7 @@ from ppocr_ext.sources.samples import Sample
 
 RECORD = "init.json"  # tells a folder that `init` wrote; what it drew or cut is no data
 # by ending: guesses of a tool, files of the past, and what has formats of its own
-_NOT_LISTS = ("bak", "cach", "cal", "json", "log", "old", "orig", "tmp", "xml")
+_NOT_LISTS = ("bak", "cach", "cal", "json", "log", "mdb", "old", "orig", "tmp", "xml")
 _NOT_LABELS = re.compile(  # by name: dictionaries, PPOCRLabel's state, predictions, texts for people
     r"(.*_)?dict|classes|readme.*|requirements.*|licen[cs]e|filestate|.*predict.*|.*submission|system_results|_annotations.*",
     re.IGNORECASE,
@@ -406,7 +406,8 @@ def reading(file: str) -> Iterator[None]:
         yield
     except (OSError, ValueError, RecursionError, csv.Error, ElementTree.ParseError) as error:
         raise DataError(
-            f"{file}: it cannot be read: {getattr(error, 'strerror', None) or error}. Fix: export it again.",
+            f"{file}: it cannot be read: {getattr(error, 'strerror', None) or error}. Fix: export it again, or name "
+            "the other label files by `--labels`.",
             code="unreadable_file" if isinstance(error, OSError) else "bad_content",
         ) from error
 

@@ -16,9 +16,9 @@ from ppocr_ext.data.issue_rules import RULES
 from ppocr_ext.errors import DataError
 from ppocr_ext.limits import MAX_LABEL_LINE_BYTES
 from ppocr_ext.messages import shortened
-from ppocr_ext.sources.line_formats import LINE_FORMATS, Format, lack
+from ppocr_ext.sources.line_formats import LINE_FORMATS, Format, has_lines, lack
 from ppocr_ext.sources.listing import Listing, finder
-from ppocr_ext.sources.names import LIST_ENDINGS, ending, page_of_crop, stem
+from ppocr_ext.sources.names import IMAGE_ENDINGS, LIST_ENDINGS, ending, page_of_crop, stem
 from ppocr_ext.sources.page_formats import PAGE_FORMATS, corners
 from ppocr_ext.sources.samples import BLOCK, Entries, Records, Row, Rows, Sample, Skipped, Source
 
@@ -383,8 +383,9 @@ def _why_unread(reading: _Reading) -> str:
 
 def _unread(listing: Listing, read: Collection[str]) -> Iterator[str]:
     """Yield why lists are not read, a sentence each for the first; those of ``read`` are in a known format."""
-    kinds = (*LIST_ENDINGS, "json", "xml")
+    kinds = (*LIST_ENDINGS, "json", "parquet", "xlsx", "xml")
     lists = [file for file in listing.labels if ending(file) in kinds and file not in listing.image_beside]
+    lists += _odd_lists(listing)
     others = [file for file in lists[: listing.most] if file not in read]
     left_out = [file for file in lists[listing.most :] if file not in read]
     yield from (_why_unknown(listing, file) for file in others[:_NAMED])
@@ -392,6 +393,12 @@ def _unread(listing: Listing, read: Collection[str]) -> Iterator[str]:
         yield f"{shortened(others[_NAMED:], 1)}: not read, their formats are unknown."
     if left_out:
         yield f"{shortened(left_out, 1)}: not read, since there are too many lists. Fix: name all by `--labels`."
+
+
+def _odd_lists(listing: Listing) -> list[str]:
+    """Return the files with an unusual ending in which most lines name an image."""
+    odd = (file for file in listing.lists if ending(file) not in LIST_ENDINGS)
+    return [file for file in odd if has_lines(listing, file, rf".*\.(?i:{'|'.join(IMAGE_ENDINGS)})\b.*")]
 
 
 def _why_unknown(listing: Listing, file: str) -> str:
@@ -407,7 +414,7 @@ def _why_unknown(listing: Listing, file: str) -> str:
 def _nothing(listing: Listing, notes: Sequence[str]) -> DataError:
     """Return the error of a folder without samples, or of label files named by the user that give none."""
     named = listing.labels if listing.by_user else []
-    texts = named or listing.with_ending("csv", "json", "jsonl", "manifest", "txt", "xml")
+    texts = named or [*listing.with_ending(*LIST_ENDINGS, "json", "xml"), *_odd_lists(listing)]
     other = _unsupported(
         [*((file, file) for file in named or listing.files), *((file, listing.head(file)) for file in texts)]
     )

@@ -17,7 +17,7 @@ from tqdm import tqdm
 from ppocr_ext.data.equal_images import equal_images
 from ppocr_ext.data.image_check import ImageFolder, image_pixels, unseen_issue
 from ppocr_ext.data.issue_rules import Tally, issues_of, shown
-from ppocr_ext.data.lmdb_sets import open_sets
+from ppocr_ext.data.lmdb_sets import open_set
 from ppocr_ext.data.sample_rules import SampleIssue
 from ppocr_ext.io.image_pixels import PNG
 from ppocr_ext.issues import Issue
@@ -101,7 +101,7 @@ class ImageReader:
         self.turned = 0
         self._images: dict[Sample, bytes | SampleIssue | None] = dict.fromkeys(kept)
         self._folder = ImageFolder(root, allow_outside=False)
-        self._open_set = cache(lambda name: open_sets(Path(root) / name)[0])
+        self._open_set = cache(lambda name: open_set(Path(root) / name))
         self._page = lru_cache(maxsize=8)(lambda name: image_pixels(self._folder.read(name), name))
         self._one_thread = Lock()  # a transaction serves one thread at a time, and a page is decoded by one
 

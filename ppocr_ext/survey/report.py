@@ -50,7 +50,10 @@ class DataReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, for ``init.json``."""
-        texts, images = ({**asdict(each), "findings": _counts(each)} for each in (self.texts, self.images))
+        texts, images = (
+            {**asdict(each), "findings": [issue.to_counts() for issue in each.findings]}
+            for each in (self.texts, self.images)
+        )
         return {
             "samples": self.texts.samples,
             "skipped": [issue.to_counts() for issue in self.skipped],
@@ -89,7 +92,3 @@ def survey(source: Source, seed: int) -> DataReport:
         source = source.without("broken_image", lambda sample: sample.image in images.unusable)
     lengths = spread_of(look.lengths.elements(), 5, 50, 95, 99.5, 100)
     return DataReport(source, skipped, texts, lengths, frames, images, read)
-
-
-def _counts(report: TextReport | ImageReport) -> list[dict[str, Any]]:
-    return [issue.to_counts() for issue in report.findings]

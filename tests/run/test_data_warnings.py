@@ -162,6 +162,16 @@ def test_sizes_in_another_column_are_found(
     assert [issue.code for issue in found if issue.level == "error"] == errors
 
 
+@pytest.mark.parametrize("turns", [False, True])
+def test_tall_images_are_named_unless_they_are_turned(tiny: Tiny, tmp_path: Path, turns: bool) -> None:
+    file = flat(tmp_path, 3)
+    values = {"Train.dataset.data_dir": str(tmp_path), "Train.dataset.label_file_list": [str(file)]}
+    cv2.imwrite(str(tmp_path / "flat.png"), np.tile(np.arange(160, dtype=np.uint8)[:, None], 32))
+    config, found = tiny("student", **values, **{"Global.turn_tall_images": turns}), list[Issue]()
+    run_preflight(config, DIGITS, {"Train": FrameCounts({})}, warn=found.extend)
+    assert [issue.code for issue in found if issue.code == "tall_image"] == ["tall_image"] * (not turns)
+
+
 RULES = SampleRules(Charset.default(), 5)
 NAMES = ["a.png", "b.png", "c.png", "d.png", "copy_of_a.png", "sub/../b.png", "./c.png", "in/d.png"]
 SAME_PATH = {"sub/../b.png": "b.png", "./c.png": "c.png", "in/d.png": "d.png"}

@@ -338,9 +338,12 @@ def test_a_list_that_is_not_read_is_named(tmp_path: Path) -> None:
     lists(tmp_path, ("l.txt", A))
     write(tmp_path, "broken.txt", broken)
     write(tmp_path, "gone.txt", tabs({f"gone{n}.jpg": "x" for n in range(300)}))
+    write(tmp_path, "table.xlsx", "PK")
+    write(tmp_path, "more.tags", "1 a.JPG\n")
+    write(tmp_path, "show.py", "import images\nimages.show('a.jpg')\n")  # no list
     source = recognise(tmp_path)
-    assert source.files == ("l.txt",)
-    for file in ("broken.txt", "gone.txt"):
+    assert source.files == ("l.txt",) and len(source.notes) == 4
+    for file in ("broken.txt", "gone.txt", "table.xlsx", "more.tags"):
         assert sum(note.startswith(file) for note in source.notes) == 1
         with raises_code(DataError, "unread_labels", file):
             recognise(tmp_path, labels=["l.txt", file])
@@ -422,8 +425,10 @@ def test_a_named_label_file_is_read_or_is_an_error(tmp_path: Path) -> None:
         ("l.json", '[{"image": "a.jpg", "class": 3}]', "field `text`"),
         ("l.jsonl", '{"file": "a.jpg", "id": 3}\n', "field `text`"),
         ("l.csv", "image,label,xmin,ymin\na.jpg,plate,1,2\n", "boxes"),
-        ("l.txt", "a.jpg\nb.jpg\n", r"'a.jpg\nb.jpg\n'"),
+        ("l.txt", "a.jpg\nb.jpg\n", r"'a.jpg\nb.jpg\n', and its lines have no text"),
         ("l.txt", "a.jpg 1,2,3,4,0\n", "1,2,3,4,0"),
+        ("l.lst", "a.jpg|A\n", "a.jpg|A"),
+        ("l.tags", "a.jpg|A\n", "a.jpg|A"),
         ("l.txt", "", "no text"),
         ("box/b.csv", f"{POLYGON},1950\n", "image has its name"),
     ],

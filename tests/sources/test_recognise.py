@@ -325,26 +325,10 @@ def test_a_mark_may_be_a_word(tmp_path: Path, key: str, value: Any, is_read: boo
 def test_a_region_without_text_does_not_lose_its_page(tmp_path: Path, form: str) -> None:
     """Of Label Studio's smaller exports, which do not say which box has no text if it is left out."""
     images(tmp_path, ["1.jpg", "2.jpg", "3.jpg"])
-    box = {
-        "x": 5,
-        "y": 10,
-        "width": 20,
-        "height": 20,
-        "rotation": 0,
-        "original_width": 96,
-        "original_height": 48,
-    }
-    boxes = [box, {**box, "y": 40}, {**box, "y": 70}]
-    tasks = [
-        {
-            "ocr": f"/data/upload/1/{name}.jpg",
-            "id": name,
-            "bbox": boxes,
-            "transcription": texts,
-            "annotation_id": 1,
-        }
-        for name, texts in ((1, ["a", None, "c"]), (2, ["d", "", "f"]), (3, ["g", "i"]))
-    ]
+    boxes = [{**SIZE, **PERCENT, "y": top, "height": 20} for top in (10, 40, 70)]
+    listed = enumerate((["a", None, "c"], ["d", "", "f"], ["g", "i"]), start=1)
+    box = {"bbox": boxes, "annotation_id": 1}
+    tasks = [{"ocr": f"/x/{name}.jpg", "id": name, "transcription": texts, **box} for name, texts in listed]
     if form == "json":
         write_json(tmp_path, "l.json", tasks)
     else:

@@ -142,23 +142,13 @@ def _check_mix(check: ConfigCheck, keys: ComponentKeys | None) -> None:
 def _check_beside(
     check: ConfigCheck, path: KeyPath, keys: ComponentKeys | None, keys_of_list: ComponentKeys | None
 ) -> None:
-    """Check that a list makes samples like those of ``Train.dataset``, and that no evaluation reads it."""
+    """Check that a list makes samples like those of ``Train.dataset``."""
     if check.at(*path, "transforms") is not None:
         check.error((*path, "transforms"), "conflicting_keys", "a list has the transforms of Train.dataset.")
     if keys and keys_of_list and ("ds_width" in keys.named) != ("ds_width" in keys_of_list.named):
         name = check.at("Train", "dataset", "name")
         what = f"{name} of Train.dataset gets its image sizes in another way. Fix: {name} here too"
         check.error((*path, "name"), "sampler_mismatch", f"{what}.")
-    for judge in (("Eval", "dataset"), ("Eval", "general", "dataset")):
-        both = _label_files(check, path) & _label_files(check, judge)
-        if both:
-            what = f"{min(both)} is in {dotted(judge)} too: the accuracy says nothing about new images"
-            check.warning(path, "trained_samples", f"{what}. Fix: other samples.")
-
-
-def _label_files(check: ConfigCheck, path: KeyPath) -> set[str]:
-    files = check.at(*path, "label_file_list") or ()
-    return set(map(str, (files,) if isinstance(files, str) else files))
 
 
 def _check_unlabelled(check: ConfigCheck, path: KeyPath) -> None:

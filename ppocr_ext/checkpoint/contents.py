@@ -77,10 +77,12 @@ def _problem(name: str, value: np.ndarray) -> tuple[str, str]:
 
 
 def weights_note(state: TrainState) -> str | None:
-    """Return whether the weights of a checkpoint are averaged or raw; None if its run did not average."""
+    """Return which weights a checkpoint has, if its training state has others too."""
+    is_averaged = EMA in (state.hooks or {})
     if state.raw_weights:
-        return "averaged weights (Global.ema); the raw ones are in its training state"
-    if EMA in (state.hooks or {}):
+        kind = "averaged weights (Global.ema)" if is_averaged else "weights on the way back (Eval.general)"
+        return f"{kind}; the raw ones are in its training state"
+    if is_averaged:
         return "raw weights; the averaged ones (Global.ema) are in its training state"
     return None
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from ppocr_ext.characters.look_alikes import read_groups, within
 from ppocr_ext.charset import Charset
+from ppocr_ext.cli.options import add_number
+from ppocr_ext.config.global_keys import ValueRule
 from ppocr_ext.errors import DataError
 from ppocr_ext.evaluation.predictions import Prediction, check_same_samples, read_predictions
 from ppocr_ext.io.atomic import check_writable, write_text
@@ -55,9 +57,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     for option, text in files.items():
         parser.add_argument(option, type=Path, metavar="FILE", help=text)
-    parser.add_argument(
+    add_number(
+        parser,
         "--max-drop",
-        type=float,
+        ValueRule("number", 0, 1),
         metavar="SHARE",
         help="limit for the fall of the general accuracy, such as 0.002",
     )
@@ -141,8 +144,6 @@ def _check_options(args: argparse.Namespace) -> None:
             "--max-drop and --general-before need --general and --general-before: give both",
             code="missing_option",
         )
-    if args.max_drop is not None and not 0 <= args.max_drop <= 1:
-        raise DataError(f"--max-drop is {args.max_drop:g}, but must be between 0 and 1", code="bad_value")
     check_writable(args.out.with_name(f"{args.out.name}.html"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -56,7 +57,7 @@ examples:
 
 exit codes: 0 done; 1 an image could not be read; 2 error
 """
-_TRIED = 100  # lines that show whether the models can judge
+_TRIED = 100  # at most so many lines show whether the models can judge
 _SHOWN = 10  # unreadable images in a message
 _FLAGS = ("suspect", "easy", "broken")
 
@@ -113,15 +114,15 @@ def run(args: argparse.Namespace) -> int:
             code="missing_labels",
         )
     models = [
-        _open(args, source, options, len(images))
+        open_recognizer(
+            source, None, options=options, trust_model=args.trust_model, images=len(images)
+        ).ignoring(args.ignore)
         for source, options in ((args.strong, args.opt), (args.weak, ()))
         if source
     ]
-    few = len(images) <= _TRIED
-    some = images if few else [images[number * len(images) // _TRIED] for number in range(_TRIED)]
-    tried = _judge(args, some, models)
+    tried = _judge(args, images[:: math.ceil(len(images) / _TRIED)], models)
     check_judges(tried)
-    lines = tried if few else _judge(args, images, models)
+    lines = tried if len(tried) == len(images) else _judge(args, images, models)
     kinds = [kind_of(line, args.easy, args.broken, args.times) for line in lines]
     errors = [*listed.bad_lines, *filter(None, [each.strong.error for each in lines])]
     for error in errors[:_SHOWN]:
@@ -140,11 +141,6 @@ def run(args: argparse.Namespace) -> int:
     print(for_people("\n".join(notes)))
     print(f"written: {page}, {args.out}.tsv{'' if in_lmdb else f', {args.out}_*.txt'}")
     return 1 if errors else 0
-
-
-def _open(args: argparse.Namespace, source: str, options: Sequence[str], images: int) -> Recognizer:
-    recognizer = open_recognizer(source, None, options=options, trust_model=args.trust_model, images=images)
-    return recognizer.ignoring(args.ignore) if args.ignore else recognizer
 
 
 def _judge(

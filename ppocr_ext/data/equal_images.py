@@ -54,12 +54,15 @@ def equal_images(samples: Iterable[tuple[Hashable, str, int]]) -> Iterator[tuple
         yield later["number"], earlier["number"], later["label"] == earlier["label"]
 
 
-def compare_images(reports: Sequence[PreflightReport], by_content: bool) -> dict[str, SharedImages]:
+def compare_images(
+    reports: Sequence[PreflightReport], by_content: bool, trained: int = 1
+) -> dict[str, SharedImages]:
     """Return the usable samples that share an image with an earlier one, by kind; kinds without samples are left out.
 
     Args:
         reports: the reports of Train, and of Eval if that is checked; at least one sample is usable.
         by_content: compare the contents of image files. With False, their paths are compared.
+        trained: how many of the reports, from the first, are of samples that train.
 
     Returns:
         ``trained_samples``: samples of Eval with an image of Train; ``conflicting_labels``: samples with another label
@@ -69,17 +72,17 @@ def compare_images(reports: Sequence[PreflightReport], by_content: bool) -> dict
     Raises:
         DataError: label files or LMDBs cannot be read anymore.
     """
-    evaluated = reports[0].total  # the first number of a sample of Eval
+    evaluated = sum(each.total for each in reports[:trained])  # the first number of a sample of Eval
     ends = np.cumsum([file.total for report in reports for file in report.files])
     are_shared: defaultdict[str, Any] = defaultdict(lambda: np.zeros(ends[-1], bool))
     examples: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     for later, first, same in equal_images(_images(reports, by_content)):
-        trained = (first < evaluated) & (evaluated <= later)
+        leaked = (first < evaluated) & (evaluated <= later)
         is_elsewhere = np.digitize(first, ends) != np.digitize(later, ends)
         for kind, mask in (
-            ("trained_samples", trained),
+            ("trained_samples", leaked),
             ("conflicting_labels", ~same),
-            ("repeated_samples", same & ~trained & is_elsewhere),
+            ("repeated_samples", same & ~leaked & is_elsewhere),
         ):
             are_shared[kind][later[mask]] = True
             pairs = zip(later[mask], first[mask], strict=True)

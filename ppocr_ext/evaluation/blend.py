@@ -152,7 +152,7 @@ def blend_checkpoints(
     # with all features, the output would be that of a sub-model
     single = single.without(["Architecture.return_all_feats"])
     run = Run.build(single, "eval", host_path=host_path, weights_of=name or "Student")
-    loader = open_general(run.context, run.network)
+    loader = open_general(run.context, run.network, run.data.preflight)
     warn_of_few_lines(len(loader.dataset), max_drop)
     tensors = blend_tensors(run.network)
     after = {name: tensor.clone() for name, tensor in tensors.items()}

@@ -10,6 +10,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Literal
 
@@ -130,17 +131,11 @@ def check_same_samples(before: list[Prediction], after: list[Prediction], names:
     Raises:
         DataError: they differ.
     """
-    fix = "Fix: evaluate both on the same label file"
-    if len(before) != len(after):
-        raise DataError(
-            f"{names[0]} has {len(before):,} samples and {names[1]} {len(after):,}. {fix}",
-            code="different_samples",
-        )
-    for line, (old, new) in enumerate(zip(before, after, strict=True), start=2):
-        if (old.image, old.label) != (new.image, new.label):
+    rows = ([f"{each.image} {each.label!r}" for each in part] for part in (before, after))
+    for line, (old, new) in enumerate(zip_longest(*rows, fillvalue="missing"), start=2):
+        if old != new:
             raise DataError(
-                f"{names[0]}:{line} is {old.image} {old.label!r}, but {names[1]}:{line} is {new.image} {new.label!r}. "
-                f"{fix}",
+                f"{names[0]}:{line} is {old}, but {names[1]}:{line} is {new}. Fix: evaluate both on one label file",
                 code="different_samples",
             )
 

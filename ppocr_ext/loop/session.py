@@ -84,7 +84,8 @@ def _keep_general(context: RunContext, training: Training) -> list[Hook]:
     config, checkpoint = context.config, context.checkpoint
     if config.at(SECTION, None) is None:
         return []
-    if not (training.starts_from_weights if checkpoint is None else began_with_list(checkpoint)):
+    began = KeepGeneral.__name__ in training.hook_states  # and has read the list
+    if not (training.starts_from_weights if checkpoint is None else began and began_with_list(checkpoint)):
         LOG.warning("%s: this run did not begin from weights with such a list, so it keeps nothing", SECTION)
         return []
     return [KeepGeneral(float(config.at(f"{SECTION}.max_drop", MAX_DROP)))]

@@ -108,7 +108,8 @@ def run_preflight(
     names = {mode: mode for mode in frames} | dict(names or {})
     found, errors = _check_sections(config, charset, frames, names, seconds, report)
     if "Train" in found and all(map(limit.allows_report, found.values())):
-        found["Train"].warnings.extend(shared_image_warnings(config, found, report))
+        shared = shared_image_warnings(config, [found["Train"]], found.get("Eval"), report=report)
+        found["Train"].warnings.extend(shared)
     if record is not None and found:
         content = preflight_json(found, config_warnings)
         write_text(record, printable(json.dumps(content, indent=2, ensure_ascii=False)) + "\n")
@@ -373,26 +374,47 @@ def _placed(config: Config, issue: Issue, path: str, shown: str = "") -> Issue:
     return replace(issue, path=shown or path, where=where)
 
 
-def shared_image_warnings(config: Config, found: Reports, report: Callable[[str], None]) -> Iterator[Issue]:
+def warn_of_trained(
+    config: Config, trained: Sequence[PreflightReport], judge: PreflightReport | None, path: str
+) -> None:
+    """Warn of samples that judge and have an image that trains; see :func:`shared_image_warnings`.
+
+    Raises:
+        InvalidConfigError: there are some, with ``Global.strict``.
+    """
+    found = shared_image_warnings(config, trained, judge, path) if trained and judge else ()
+    leaked = [issue for issue in found if issue.code == "trained_samples"]
+    report_issues(leaked, strict=unusable_limit_of(config).strict)
+
+
+def shared_image_warnings(
+    config: Config,
+    trained: Sequence[PreflightReport],
+    judge: PreflightReport | None,
+    path: str = "Eval.dataset",
+    report: Callable[[str], None] = LOG.info,
+) -> Iterator[Issue]:
     """Yield a warning for each kind of samples that share an image with another sample.
 
     Args:
         config: resolved.
-        found: reports on ``Train``, and on ``Eval`` if that is checked.
+        trained: reports on the samples that train.
+        judge: the report on those that are evaluated; None if they are not checked.
+        path: the config path of their dataset.
         report: called with a note if the contents of the images are not compared.
     """
-    reports = [found[mode] for mode in ("Train", "Eval") if mode in found]
+    reports = [*trained, *([judge] if judge else [])]
     total = sum(each.usable for each in reports)
     by_content = total <= MOST_READ and not any(each.stopped for each in reports)
     if not by_content:
         report(
             f"images are compared by path; by content only if all of at most {MOST_READ:,} samples are checked"
         )
-    for code, (count, examples) in compare_images(reports, by_content).items():
-        path = "Eval.dataset" if code == "trained_samples" else ""
+    for code, (count, examples) in compare_images(reports, by_content, len(trained)).items():
         pairs = [
             (place, f"{other[:_SHOWN]!r} of {own} and {label[:_SHOWN]!r} of {image} ({first})")
             for (first, image, label), (place, own, other) in examples
         ]
-        issue = counted_issue(code, count, found["Eval"].usable if path else total, pairs)
-        yield _placed(config, issue, path)
+        where = path if code == "trained_samples" else ""
+        issue = counted_issue(code, count, reports[-1].usable if where else total, pairs)
+        yield _placed(config, issue, where)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import replace
 
@@ -13,12 +13,14 @@ from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.checkpoint.contents import BEFORE, POINTS
 from ppocr_ext.checkpoint.weights import put_back
 from ppocr_ext.config import Config
+from ppocr_ext.data.preflight_report import PreflightReport
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.losses import ctc_of
 from ppocr_ext.losses.base_loss import to_logits
 from ppocr_ext.modeling.backbones.conv_parts import fused_network
 from ppocr_ext.modeling.head_request import HeadRequest
 from ppocr_ext.run.context import RunContext, RunOptions
+from ppocr_ext.run.data_check import warn_of_trained
 from ppocr_ext.run.loader import Loader
 from ppocr_ext.run.loader_setup import open_data
 from ppocr_ext.run.team import Team
@@ -43,12 +45,13 @@ def of_general(config: Config) -> Config:
     return config.with_values({f"Eval.dataset.{key}": value for key, value in dataset.items()})
 
 
-def open_general(context: RunContext, model: nn.Layer) -> Loader:
+def open_general(context: RunContext, model: nn.Layer, checked: Mapping[str, PreflightReport]) -> Loader:
     """Return the loader of the general list; its labels are checked as those of ``Eval``.
 
     Args:
         context: the context of a run with such a list; the other processes of a training are not needed.
         model: its networks.
+        checked: reports on the run's data; a warning names images that train and are in the list too.
 
     Raises:
         DataError: the list cannot be used; the message names the section ``Eval.general``.
@@ -60,7 +63,10 @@ def open_general(context: RunContext, model: nn.Layer) -> Loader:
         options=RunOptions("eval", context.options.host_path, eval_section=SECTION),
         team=Team(),
     )
-    return open_data(alone, model).eval_loader
+    data = open_data(alone, model)
+    trained = [report for name, report in checked.items() if name.startswith("Train")]
+    warn_of_trained(context.config, trained, data.preflight.get("Eval"), f"{SECTION}.dataset")
+    return data.eval_loader
 
 
 def teacher_before(context: RunContext, network: nn.Layer) -> Callable[[Tensor], Tensor]:

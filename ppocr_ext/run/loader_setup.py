@@ -27,7 +27,7 @@ from ppocr_ext.data.label_file import parse_line, read_raw_lines
 from ppocr_ext.data.lmdb_sets import open_sets
 from ppocr_ext.data.load_failures import LoadFailures, report_failures
 from ppocr_ext.data.mixing import SECTION as MIX
-from ppocr_ext.data.mixing import MixedSamples, mixed_lists
+from ppocr_ext.data.mixing import MixedList, MixedSamples, mixed_lists
 from ppocr_ext.data.preflight_report import FileReport, PreflightReport
 from ppocr_ext.data.sample_seeds import Views, generators_kept, warn_of_other_views
 from ppocr_ext.errors import DataError
@@ -41,6 +41,7 @@ from ppocr_ext.run.data_check import (
     sample_rules,
     second_label_kind,
     unusable_limit_of,
+    warn_of_trained,
 )
 from ppocr_ext.run.frame_counts import FrameCounts, count_frames, is_ctc_loss
 from ppocr_ext.run.host_config import host_config, settings_of, warn_of_other_settings
@@ -104,8 +105,6 @@ def open_data(
         mode: count_frames(model, config, mode) if reads_ctc[mode] else FrameCounts({}) for mode in modes
     }
     preflight = _preflight(context, frames) if checked is None else dict(checked)
-    if context.options.evaluates:
-        _warn_of_changes(context, preflight, views)
     failures = {
         mode: LoadFailures(
             mode, report.total, report.unusable_count, unusable_limit_of(config), context.name_of(mode)
@@ -121,8 +120,13 @@ def open_data(
     datasets = [each.train_loader.dataset for each in mixed]
     loaders = {mode: _loader(context, plain, classes, check, views, mode, datasets) for mode in modes}
     _require_batches(context, loaders, preflight)
-    if mixed:
-        failures |= _describe_mixed(config, mixed, len(loaders["Train"].dataset))
+    for each, data in zip(mixed_lists(config), mixed, strict=False):  # an evaluation opens none
+        _describe_mixed(config, each, len(data.train_loader.dataset), len(loaders["Train"].dataset))
+        warn_of_trained(config, [*data.preflight.values()], preflight.get("Eval"), "Eval.dataset")
+        failures.update((each.section, failed) for failed in data.load_failures.values())
+        preflight.update((each.section, report) for report in data.preflight.values())
+    if context.options.evaluates:
+        _warn_of_changes(context, preflight, views)
     if check is not None:
         check.set_epoch_size(len(loaders["Train"].dataset))
     return RunData(
@@ -225,27 +229,15 @@ def open_mixed(context: RunContext, model: nn.Layer) -> list[RunData]:
     return opened
 
 
-def _describe_mixed(config: Config, opened: Sequence[RunData], samples: int) -> dict[str, LoadFailures]:
-    """Log how often each list of ``Train.mix`` is read; return its failures by its section.
-
-    Args:
-        config: that of ``Train``.
-        opened: the data of the lists, as of :func:`open_mixed`.
-        samples: those of ``Train.dataset``.
-    """
-    failures = {}
-    for each, data in zip(mixed_lists(config), opened, strict=True):
-        for failed in data.load_failures.values():
-            failures[each.section] = failed
-        count = len(data.train_loader.dataset)
-        read = float(each.ratio) * samples
-        times = read * config.settings.epoch_num / count
-        taught = "" if each.labelled else "; only a teacher teaches them"
-        LOG.info(
-            "%s: %d samples; an epoch reads %.0f of them, the training each %.1f times%s",
-            each.section, count, read, times, taught,
-        )  # fmt: skip
-    return failures
+def _describe_mixed(config: Config, mixed: MixedList, count: int, samples: int) -> None:
+    """Log how often a list of ``Train.mix`` is read, of ``count`` samples beside ``samples`` of ``Train.dataset``."""
+    read = float(mixed.ratio) * samples
+    times = read * config.settings.epoch_num / count
+    taught = "" if mixed.labelled else "; only a teacher teaches them"
+    all_of = f"{mixed.section}: {count} samples"
+    LOG.info(
+        "%s", f"{all_of}; an epoch reads {read:.0f} of them, the training each {times:.1f} times{taught}"
+    )
 
 
 def _of_dataset(context: RunContext, values: Mapping[str, Any], section: str) -> RunContext:

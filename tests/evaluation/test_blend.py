@@ -4,7 +4,7 @@ import numpy as np
 import paddle
 import pytest
 
-from ppocr_ext.evaluation.blend import BlendPoint, best_blend, blended, search_blend
+from ppocr_ext.evaluation.blend import BlendPoint, best_blend, blended, search_blend, warn_of_few_lines
 
 
 def test_weights_lie_between_and_are_exact_at_both_ends():
@@ -36,3 +36,9 @@ def test_of_equal_points_the_one_that_forgets_less_is_the_best():
     assert best_blend(points, 0.85).share == 0.5
     assert best_blend(points, 0.88).share == 0.5
     assert best_blend(points, 0.95).share == 0.0  # nothing is allowed but the weights before
+
+
+@pytest.mark.parametrize("lines, drop", [(298, 0.01), (299, 0.01), (28, 0.1), (29, 0.1), (1, 0.0), (1, 1.0)])
+def test_a_list_is_long_enough_if_no_loss_of_the_limit_hides_in_it(lines, drop, caplog):
+    warn_of_few_lines(lines, drop)
+    assert len(caplog.records) == (drop > 0 and (1 - drop) ** lines > 0.05)  # the chance that it does

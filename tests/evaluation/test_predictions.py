@@ -14,7 +14,6 @@ from ppocr_ext.errors import DataError
 from ppocr_ext.evaluation.predictions import (
     Prediction,
     align,
-    characters_in_groups,
     check_same_samples,
     count_confusions,
     errors_by_group,
@@ -53,7 +52,10 @@ def test_other_files_are_refused(tmp_path: Path, text: str, code: str, place: st
 
 @pytest.mark.parametrize(
     ("after", "facts"),
-    [([("a", "y")], ("before:2", "after:2", "'x'", "'y'")), ([("a", "x")] * 2, ("before", "1 ", "after 2"))],
+    [
+        ([("a", "y")], ("before:2", "after:2", "'x'", "'y'")),
+        ([("a", "x")] * 2, ("before:3 is missing",)),
+    ],
 )
 def test_two_files_must_be_of_the_same_samples(after: list[tuple[str, str]], facts: tuple[str, ...]) -> None:
     before = [Prediction("a", "x", "x", 1.0)]
@@ -126,11 +128,6 @@ def test_errors_by_group_count_a_character_in_each_of_its_groups() -> None:
         "1I": (1, 2),
         "xX": (0, 1),
     }
-
-
-def test_each_character_of_a_group_with_what_it_was_confused_in() -> None:
-    found = list(characters_in_groups([("1x", "lx"), ("I", "l")], ["l1", "1I"]))
-    assert found == [("1", {"l1": True, "1I": False}), ("I", {"1I": False})]
 
 
 def test_a_character_in_two_groups_has_the_rivals_of_both() -> None:

@@ -19,14 +19,6 @@ def test_wilson_interval_of_a_textbook_example() -> None:
     assert Rate(0, 20).interval[0] == 0.0
 
 
-def test_what_became_wrong_and_what_became_right_is_counted() -> None:
-    changes = Changes.of([True, True, False, False, True], [False, True, True, True, True])
-    assert (changes.only_before, changes.only_after, changes.total) == (1, 2, 5)
-    assert changes.gain == pytest.approx(0.2)
-    with pytest.raises(ValueError, match="argument"):
-        Changes.of([True], [True, False])
-
-
 @pytest.mark.parametrize(
     "steps", [[], [1], [-1, 1], [1] * 7 + [-1], [2, 1, -1, 0, 3], [-4, 1, 1, 1], [2, -2, 0]]
 )

@@ -4,11 +4,12 @@ import json
 
 import numpy as np
 import pytest
+from error_codes import raises_code
 from tiny_runs import StopAfter, metrics
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
-from ppocr_ext.checkpoint.contents import POINTS
-from ppocr_ext.errors import ConfigError
+from ppocr_ext.checkpoint.contents import POINTS, weights_note
+from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.issues import InvalidConfigError
 from ppocr_ext.loop.hooks.keep_general import DROP, GENERAL, KeepGeneral
 from ppocr_ext.loop.session import train
@@ -72,7 +73,7 @@ def read_in(folder):
 
 def test_the_general_list_is_read_and_not_that_of_eval(kept):
     run = Run.build(kept(), "train")
-    loader = open_general(run.context, run.network)
+    loader = open_general(run.context, run.network, run.data.preflight)
     assert (len(loader.dataset), len(run.data.eval_loader.dataset)) == (24, 10)
 
 
@@ -91,7 +92,8 @@ def test_weights_that_keep_the_list_are_the_best_as_without_it(kept, forgetting,
 
 def test_weights_that_forget_are_drawn_back(kept, forgetting, tmp_path, weights):
     forgetting(FAR)
-    assert train(kept()).status == "finished"
+    best = train(kept()).best
+    assert best == Checkpoint(tmp_path / "run" / "latest").train_state().best
     content = general(tmp_path / "run")
     chosen = max(each["share"] for each in content["points"] if each["general"] >= 0.8)
     assert 0 < chosen < 1
@@ -101,6 +103,7 @@ def test_weights_that_forget_are_drawn_back(kept, forgetting, tmp_path, weights)
         Checkpoint(path).weights()
         for path in (weights, tmp_path / "run" / "best_accuracy", tmp_path / "run" / "latest")
     )
+    assert "Eval.general" in str(weights_note(Checkpoint(tmp_path / "run" / "best_accuracy").train_state()))
     for name, tensor in before.items():
         if tensor.ndim > 1:
             np.testing.assert_allclose(best[name], tensor + chosen * (last[name] - tensor), atol=1e-6)
@@ -141,12 +144,6 @@ def test_a_run_that_was_killed_can_be_resumed_until_it_has_chosen(
         train(resumed)
 
 
-def test_a_run_that_goes_on_knows_the_best_that_was_chosen(kept, forgetting, tmp_path):
-    forgetting(FAR)
-    best = train(kept()).best
-    assert Checkpoint(tmp_path / "run" / "latest").train_state().best == best
-
-
 @pytest.mark.parametrize("eval_at_start", [True, False])
 def test_a_training_that_gains_nothing_allowed_says_so(kept, forgetting, tmp_path, weights, eval_at_start):
     forgetting(1e6)
@@ -174,3 +171,12 @@ def test_a_training_from_nothing_has_nothing_to_keep(kept, tmp_path):
 def test_a_section_that_cannot_be_meant_is_refused(kept, values):
     with pytest.raises(InvalidConfigError):
         train(kept(**{f"Eval.general.{key}": value for key, value in values.items()}))
+
+
+@pytest.mark.parametrize("line", ["", "{}\té", "gone.png\t12", "val_list.txt\t12"])
+def test_a_list_that_cannot_judge_is_refused(kept, captchas, tmp_path, line):
+    (tmp_path / "list.txt").write_text(
+        line.format(next(captchas.rglob("*.png")).relative_to(captchas)), "utf-8"
+    )
+    with raises_code(DataError, "too_many_unusable" if line else "empty_file", "Eval.general"):
+        train(kept(**{"Eval.general.dataset.label_file_list": [str(tmp_path / "list.txt")]}))

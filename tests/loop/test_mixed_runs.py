@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from error_codes import raises_code
+from lmdb_files import write_lmdb
 from test_exact_resume import content
 from tiny_runs import DRAWING, MULTI_SCALE, StopAfter, metrics
 
@@ -149,19 +150,24 @@ def test_a_list_without_labels_needs_no_sizes_of_its_images(mixed, captchas, tmp
     assert all(labelled == 4 < count for count, labelled in batches.seen) and batches.seen
 
 
-def test_a_list_may_be_smaller_than_a_batch(mixed, captchas, tmp_path):
+def test_lists_of_three_images_of_an_lmdb_and_of_drawn_ones(mixed, captchas, tmp_path):
     few = tmp_path / "few.txt"
     few.write_text("".join((captchas / "train_list.txt").read_text().splitlines(keepends=True)[:3]))
+    lmdb = {"name": "LMDBDataSet", "data_dir": str(write_lmdb(tmp_path / "lmdb", ["12", "12"]))}
+    drawn = {"name": "CaptchaDataSet", "size": 5}
+    lists = ({"label_file_list": [str(few)]}, lmdb, drawn)
     batches = Batches()
-    values = {"Train.mix.0.dataset.label_file_list": [str(few)], "Train.mix.0.labelled": None}
-    train(mixed(**values, **{"Train.loader.drop_last": True}), hooks=[batches])
-    assert {count for count, _ in batches.seen} == {11, 12}
+    train(mixed(**{"Train.mix": [{"dataset": each, "share": 0.2} for each in lists]}), hooks=[batches])
+    assert {count for count, _ in batches.seen} == {20} and len(batches.seen) == 6
+    assert "each 8.0 times" in (tmp_path / "run" / "train.log").read_text("utf-8")  # 2 epochs, 12 of 3 images
 
 
 def test_a_sanity_check_learns_the_labels_alone(mixed):
     assert open_subject(mixed(labelled=False), 4).context.config.at("Train.mix") is None
 
 
-def test_lines_that_teach_and_judge_are_named(mixed, caplog):
-    train(mixed(), hooks=[StopAfter(1)])
-    assert "trained_samples" in caplog.text and "Train.mix.0.dataset" in caplog.text
+def test_images_that_train_and_judge_are_named(mixed, captchas, caplog):
+    both = {"Eval.general.dataset.label_file_list": [str(captchas / "train_list.txt")]}
+    train(mixed(**both), hooks=[StopAfter(1)])
+    leaks = [each.getMessage() for each in caplog.records if "trained_samples" in each.getMessage()]
+    assert len(leaks) == 2 and "10 of 10" in leaks[0] and "24 of 24" in leaks[1]

@@ -61,6 +61,7 @@ def line(label: str, strong: Reading, weak: Reading | None = None, name: str = "
         (line("ab", reading("ac", 0.9, math.inf)), "suspect"),
         (line("ab", reading("ac", 0.14, 99.0)), "broken"),
         (line("ab", reading("", 0.0, 2.0)), "broken"),
+        (line("", reading("", 0.0)), "broken"),  # no text
         (line("ab", reading("ac", 0.9)), "unjudged"),
         (line("ab", reading("", 0.0, error="gone")), "unreadable"),
     ],
@@ -119,10 +120,8 @@ def doubtful(run, images, captchas, tmp_path, monkeypatch, capsys):
     (tmp_path / "list.txt").write_text("".join(rows), "utf-8")
     save_run(tiny_config(captchas, tmp_path, "student"), tmp_path / "other", seed=9)
 
-    def call(*words, strong=run):
-        code = main(
-            ["doubtful", "--data-dir", str(images[0].parent), "--strong", str(strong), *map(str, words)]
-        )
+    def call(*words):
+        code = main(["doubtful", "--data-dir", str(images[0].parent), "--strong", str(run), *map(str, words)])
         said = capsys.readouterr()
         return code, said.out, said.err
 
@@ -175,16 +174,10 @@ def test_images_without_labels_are_put_in_order(doubtful, images, tmp_path):
         (["--broken", 0.99999, "--easy", 1], "none_left"),
         (["--times", 0], "bad_value"),
         (["--suspects", "drop", "--weak", "gone"], "missing_file"),
+        (["--strong", "other"], "poor_judge"),
+        (["--strong", "other", "--weak", "other"], "equal_models"),
     ],
 )
 def test_options_that_leave_nothing_are_refused(doubtful, words, code):
     found, _, err = doubtful[0]("list.txt", *words)
-    assert found == 2 and f"[{code}]" in err
-
-
-def test_a_model_that_judges_nothing_and_equal_models_are_refused(doubtful, run, captchas):
-    call, _ = doubtful
-    found, _, err = call("list.txt", strong="other")
-    assert found == 2 and "[poor_judge]" in err and not Path("doubtful.tsv").exists()
-    found, _, err = call("list.txt", "--weak", run)
-    assert found == 2 and "[equal_models]" in err
+    assert found == 2 and f"[{code}]" in err and not Path("doubtful.tsv").exists()

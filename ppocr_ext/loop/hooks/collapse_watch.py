@@ -150,14 +150,8 @@ class CollapseWatch(Hook):
         self._measured = {}
         finding = self._check_learning() if self._steps == self._third else None
         if finding is not None and finding.code in ("constant_guess", "nrtr_ends"):
-            LOG.warning(
-                "step %d of %d: %s: %s. %s",
-                self._steps,
-                self._total,
-                finding.code,
-                finding.text,
-                finding.advice,
-            )
+            where = f"step {self._steps} of {self._total}"
+            LOG.warning("%s", f"{where}: {finding.code}: {finding.text}. {finding.advice}")
 
     def on_end(self, outcome: Outcome) -> None:
         best = outcome.best.get("acc")

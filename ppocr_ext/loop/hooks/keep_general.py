@@ -52,16 +52,16 @@ class KeepGeneral(Hook):
         self._run = run
         self._folder = run.context.folder
         self._indicator = run.metric.main_indicator
-        self._loader = open_general(run.context, run.network)
+        self._loader = open_general(run.context, run.network, run.data.preflight)
         self._tensors = blend_tensors(run.network)
         (self._folder / POINTS).unlink(missing_ok=True)
         self._weights_before = self._begin()
         state = training.hook_states.get(type(self).__name__, {})
-        self._before = float(state["before"]) if state else self._read_before()
+        self._before = float(state["before"]) if state else self._general()
         # the highest accuracy of weights that have lost too much
         self._refused = float(state.get("refused", -1.0))
-        percent, lines = 100 * self._before, len(self._loader.dataset)
-        LOG.info("%s: the weights before the training read %.2f %% of %d lines", SECTION, percent, lines)
+        lines = len(self._loader.dataset)
+        LOG.info("%s", f"{SECTION}: the weights before the training read {self._before:.2%} of {lines} lines")
         if self._before < _LITTLE:
             LOG.warning("%s: that is less than half of it, so there is little to keep", SECTION)
         warn_of_few_lines(lines, self._max_drop)
@@ -90,7 +90,7 @@ class KeepGeneral(Hook):
         if accuracy <= self._refused:  # reading takes time, and the last weights are read anyway
             return False, {}
         general = self._before if at_start else self._general()
-        LOG.info("%s: %.2f %% (%.2f %% before)", SECTION, 100 * general, 100 * self._before)
+        LOG.info("%s", f"{SECTION}: {general:.2%} ({self._before:.2%} before)")
         accepted = general >= least_general(self._before, self._max_drop)
         self._refused = self._refused if accepted else accuracy
         accepted = accepted and (accuracy, general) >= self._to_reach()
@@ -134,14 +134,6 @@ class KeepGeneral(Hook):
                 "(Eval.general.max_drop); `latest` has the last weights"
             )
             self.loop.request_stop(reason, status="not_kept")
-
-    @paddle.no_grad()
-    def _read_before(self) -> float:
-        now = {name: tensor.clone() for name, tensor in self._tensors.items()}
-        put_back(self._weights_before, self._tensors)
-        general = self._general()
-        put_back(now, self._tensors)
-        return general
 
     def _general(self) -> float:
         return self._evaluate(self._loader)[self._indicator]

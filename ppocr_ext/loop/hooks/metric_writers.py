@@ -221,13 +221,13 @@ def import_package(name: str) -> ModuleType:
 def writers_for(config: Config) -> list[Writer]:
     """Return the writers that ``config`` switches on, not yet opened; a section ``wandb`` is enough."""
     settings = config.settings
-    with_wandb = settings.use_wandb
-    if with_wandb is None:
-        with_wandb = config.at("wandb", default=None) is not None
-    writers: list[Writer] = []
-    writers += [_tensorboard()] if settings.use_tensorboard else []
-    writers += [_visualdl()] if settings.use_visualdl else []
-    return writers + [WandbWriter()] if with_wandb else writers
+    has_section = config.at("wandb", default=None) is not None
+    wanted: dict[Callable[[], Writer], Any] = {
+        _tensorboard: settings.use_tensorboard,
+        _visualdl: settings.use_visualdl,
+        WandbWriter: has_section if settings.use_wandb is None else settings.use_wandb,
+    }
+    return [make() for make, is_wanted in wanted.items() if is_wanted]
 
 
 def require_packages(config: Config) -> None:

@@ -66,9 +66,10 @@ class CacheUse(Hook):
         cache = self._cache
         LOG.log(
             logging.WARNING if cache.live_batches else logging.INFO,
-            "teacher cache: %d of %d batches were answered by the live teacher (%d samples were not in the cache)",
-            cache.live_batches, cache.batches, cache.lacking,
-        )  # fmt: skip
+            "%s",
+            f"teacher cache: {cache.live_batches} of {cache.batches} batches were answered by the live teacher "
+            f"({cache.lacking} samples were not in the cache)",
+        )
 
 
 STEPS = 20  # steps of the optimizer over which the change is measured
@@ -94,9 +95,9 @@ class WeightChange(Hook):
         self._steps = STEPS if start.global_step else 0
         if (accumulate := run.context.config.settings.accumulate) > start.steps_per_epoch:
             LOG.warning(
-                "Global.accumulate: the optimizer steps once an epoch (found %d for %d batches). Fix: a lower number.",
-                accumulate,
-                start.steps_per_epoch,
+                "%s",
+                f"Global.accumulate: the optimizer steps once an epoch (found {accumulate} for {start.steps_per_epoch} "
+                f"batches). Fix: a lower number.",
             )
 
     def on_step(self, step: StepDone) -> None:
@@ -135,13 +136,10 @@ class WeightChange(Hook):
         cause = next((f"Optimizer.{key}" for key, is_cause in causes.items() if is_cause), "")
         if change < LIMIT or "clip" in cause:
             LOG.warning(
-                "The run learns little or nothing: %d steps changed the weights by %.1g of their size (rate %.1g, "
-                "gradient %.1g). Fix: correct %s.",
-                STEPS,
-                change,
-                self._highest,
-                norm,
-                cause or "a key of Optimizer, or Global.freeze",
+                "%s",
+                f"The run learns little or nothing: {STEPS} steps changed the weights by {change:.1g} of their size "
+                f"(rate {self._highest:.1g}, gradient {norm:.1g}). Fix: correct "
+                f"{cause or 'a key of Optimizer, or Global.freeze'}.",
             )
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Run README's section "Use it" word by word; print how many minutes it takes and how well the models read.
+"""Run README's section "Use it" and the guide that follows it; print minutes and how well the models read.
 
-For each seed, in its own folder: runs the printed commands (seeds other than 1 add `--seed` and `Global.seed`), and
+For each seed, in its own folder: runs the commands word by word (seeds other than 1 add `--seed` and `Global.seed`), and
 counts the new lines that the teacher, the student and the student with center loss read without an error.
 Ctrl-C stops; the same command continues after the last finished step.
 """
@@ -42,11 +42,16 @@ MODELS = {  # name -> run, and the new lines that it reads
 }
 
 
-def use_it(page: str = "README.md") -> list[str]:
-    """Return the commands of the section."""
-    text = (ROOT / page).read_text(encoding="utf-8")
-    section = re.split(r"^## ", text.partition("<!-- use it -->")[2], flags=re.MULTILINE)[1]
-    return [re.sub(r"\s+#.*", "", line) for body in BLOCK.findall(section) for line in body.splitlines()]
+def use_it() -> list[str]:
+    """Return the commands of the sections that a comment marks."""
+    pages = ((ROOT / page).read_text(encoding="utf-8") for page in ("README.md", "docs/distillation.md"))
+    sections = [page.partition("<!-- use it -->")[2].split("\n## ")[1] for page in pages]
+    return [
+        re.sub(r"\s+#.*", "", line)
+        for section in sections
+        for body in BLOCK.findall(section)
+        for line in body.splitlines()
+    ]
 
 
 def run_readme(folder: Path, seed: int) -> list[str]:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Run README's section "Use it" and the guide that follows it; print minutes and how well the models read.
 
-For each seed, in its own folder: runs the commands word by word (seeds other than 1 add `--seed` and `Global.seed`), and
+For each seed, in its own folder: runs them word by word (seeds other than 1 add `--seed` and `Global.seed`), and
 counts the new lines that the teacher, the student and the student with center loss read without an error.
 Ctrl-C stops; the same command continues after the last finished step.
 """

@@ -1,4 +1,4 @@
-"""README's "Use it" and the guide after it, as they are printed; `tools/experiments/use_it.py` runs all at full size."""
+"""README's "Use it" and the guide after it, as they are printed; `tools/experiments/use_it.py` runs all of it."""
 
 from __future__ import annotations
 

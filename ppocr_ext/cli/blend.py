@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--out",
         metavar="FILE",
-        help="write the best weights there as a checkpoint, and the table as FILE.json",
+        help="write the best weights there as a checkpoint, and the table as FILE.json and FILE.svg",
     )
     add_config_arguments(parser, required=False)
 
@@ -67,13 +67,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command; return the exit code."""
     from ppocr_ext.checkpoint.contents import BEFORE, new_files
-    from ppocr_ext.evaluation.blend import blend_checkpoints
-    from ppocr_ext.io.atomic import check_writable
+    from ppocr_ext.evaluation.blend import blend_checkpoints, least_general
+    from ppocr_ext.io.atomic import check_writable, write_text
+    from ppocr_ext.report.curves import plots_file, way_plot
     from ppocr_ext.run.logs import set_up_logs
 
     set_up_logs(args.host)
     target = Path(args.out.removesuffix(".pdparams")) if args.out else None
-    for file in new_files(target, (".pdparams", ".states", ".json")) if target else ():
+    for file in new_files(target, (".pdparams", ".states", ".json", ".svg")) if target else ():
         check_writable(file)
     own = Path(args.before) / BEFORE
     before = str(own) if Path(f"{own}.pdparams").is_file() else args.before
@@ -85,7 +86,11 @@ def run(args: argparse.Namespace) -> int:
     if not best.share:
         print(f"no weights read more than {before}, and lose at most {args.max_drop:.2%} of the general list")
     elif target:
-        print(f"written: {target}.pdparams, {target}.states, {target}.json")
+        limit = least_general(points[0].general, args.max_drop)
+        plot = way_plot(points, round(100 * best.share), limit)
+        legend = [("new list", "new list"), ("general list", f"general list (at least {limit:.2%})")]
+        write_text(Path(f"{target}.svg"), plots_file([plot], legend, 1, f"best: {best.share:.1%} of the way"))
+        print(f"written: {target}.pdparams, {target}.states, {target}.json, {target}.svg")
     return 0 if best.share else 1
 
 

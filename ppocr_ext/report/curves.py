@@ -125,6 +125,19 @@ def figures(plots: Sequence[Plot], names: Sequence[str], beside: str = "") -> st
     return f'{legend}<div class="grid2">{cards}{beside}</div>'
 
 
+def way_plot(points: Sequence[Sequence[float]], best: int, limit: float) -> Plot:
+    """Return the plot of weights between two others.
+
+    Args:
+        points: share of the way, accuracy on new lines, and on general ones, each from 0 to 1.
+        best: the percent of the way that is marked, -1 for none.
+        limit: the least accuracy on general lines.
+    """
+    series = [[(round(100 * point[0]), point[place]) for point in points] for place in (1, 2)]
+    title = "weights between those before and the last ones"
+    return Plot(title, series, "accuracy", (), "percent of the way", best, limit)
+
+
 def curves_file(runs: Sequence[tuple[str, Metrics]], title: str = "") -> str:
     """Return an SVG file with all plots of ``runs`` (name, metrics) and a legend; empty if there is nothing to draw."""
     plots = plots_of([metrics for _, metrics in runs])

@@ -14,13 +14,13 @@ from ppocr_ext.checkpoint.files import names_in
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.metrics import SPACES_IGNORED
 from ppocr_ext.report.curves import (
-    Plot,
     best_point,
     color_mark,
     curves_file,
     figures,
     named_mark,
     plots_of,
+    way_plot,
 )
 from ppocr_ext.report.page_samples import SampleCard, SampleSet
 from ppocr_ext.report.page_template import (
@@ -72,10 +72,7 @@ def _way(run: RunFolder) -> str:
     best = tuple(lookup(run.record, "best", key) for key in (run.indicator, "general_acc"))
     index = next((number for number, point in enumerate(points) if point[1:] == best), None)
     limit = max(0.0, before - drop)
-    title = "weights between those before and the last ones"
-    series = [[(round(100 * point[0]), point[place]) for point in points] for place in (1, 2)]
-    chosen = -1 if index is None else series[0][index][0]
-    plot = Plot(title, series, "accuracy", (), "percent of the way", chosen, limit)
+    plot = way_plot(points, -1 if index is None else round(100 * points[index][0]), limit)
     where = (
         "is of an evaluation of the training"
         if index is None

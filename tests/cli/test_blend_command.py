@@ -78,6 +78,7 @@ def test_the_best_weights_under_the_limit_are_written(ends, forgetting, captchas
     assert {name for name in first if name.startswith(of)} == {of + name for name in kept}
     for name, tensor in kept.items():  # BatchNorm's statistics too
         np.testing.assert_allclose(tensor, 0.625 * first[of + name] + 0.375 * last[of + name], atol=1e-5)
+    assert "at least 70.00%" in Path(f"{out}.svg").read_text(encoding="utf-8")
     assert main(["eval", str(run), "-o", f"Global.checkpoints={out}"]) == 0
 
 

@@ -75,7 +75,7 @@ def _around(points: Sequence[Corner]) -> Sequence[Corner]:
         import cv2
         import numpy as np
 
-        return cv2.boxPoints(cv2.minAreaRect(np.array(points, np.float32))).tolist()
+        return [(x, y) for x, y in cv2.boxPoints(cv2.minAreaRect(np.array(points, np.float32))).tolist()]
     xs, ys = zip(*points, strict=True)
     return _rectangle(min(xs), min(ys), max(xs) - min(xs), max(ys) - min(ys))
 

@@ -237,7 +237,13 @@ def test_lists_that_are_named_as_parts_are_the_split(tmp_path: Path, names: dict
 
 @pytest.mark.parametrize(
     "folders",
-    [["train", "crash test"], ["dev", "test", "prod"], ["crash", "crash test"], ["a train", "b val"]],
+    [
+        ["train", "crash test"],
+        ["dev", "test", "prod"],
+        ["crash", "crash test"],
+        ["a train", "b val"],
+        ["images", "en_val"],  # of EasyOCR
+    ],
 )
 def test_a_part_that_is_in_doubt_is_asked_for(tmp_path: Path, folders: list[str]) -> None:
     with raises_code(DataError, "ambiguous_split", "--split"):

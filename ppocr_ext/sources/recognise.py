@@ -317,7 +317,7 @@ def _select(listing: Listing, usable: list[_Reading], notes: list[str]) -> list[
             other, same = by_place.get(_place(sample), (reading, sample))
             differ = same.text.strip() != sample.text.strip() and not listing.by_user
             if differ and not _in_two_splits(same.split, sample.split):
-                raise _ambiguous(listing, other, reading)
+                raise _ambiguous(listing, (other, same), (reading, sample))
         is_copy = not listing.by_user and all(
             _copy(each) in copies and not _in_two_splits(copies[_copy(each)], each.split)
             for each in reading.samples
@@ -336,7 +336,8 @@ def _select(listing: Listing, usable: list[_Reading], notes: list[str]) -> list[
         if why:
             notes.append(f"{reading} is not read: {why}.")
         elif selection and reading.format != selection[0].format:
-            raise _ambiguous(listing, selection[0], reading)
+            one = selection[0]
+            raise _ambiguous(listing, (one, one.samples[0]), (reading, reading.samples[0]))
         else:
             selection.append(reading)
             for entry in islice(reading.records, max(0, _MOST_COMPARED - len(by_place))):
@@ -354,14 +355,16 @@ def _copy(sample: Sample) -> str:
     return f"{_place(sample).rpartition('/')[2]} {sample.text.strip()}"
 
 
-def _ambiguous(listing: Listing, one: _Reading, other: _Reading) -> DataError:
+def _ambiguous(listing: Listing, one: tuple[_Reading, Sample], other: tuple[_Reading, Sample]) -> DataError:
+    """Return the error of two readings; the sample beside each shows in what they differ."""
+    is_one_format = one[0].format == other[0].format
     flags = [
-        f"--labels {shlex.quote(each.files[0])}" if one.format == other.format else f"--format {each.format}"
-        for each in (one, other)
+        f"--labels {shlex.quote(each.files[0])}" if is_one_format else f"--format {each.format}"
+        for each, _ in (one, other)
     ]
     examples = [
-        f"  {each}: " + "; ".join(f"{sample.image} {sample.text!r}" for sample in each.samples[:3])
-        for each in (one, other)
+        f"  {each}: " + "; ".join(f"{sample.image} {sample.text!r}" for sample in [first, *each.samples[:2]])
+        for each, first in (one, other)
     ]
     return DataError(
         f"{listing.root}: its texts can be read in two ways. Fix: give `{flags[0]}` or `{flags[1]}`.\n"

@@ -46,6 +46,7 @@ _plain = partial(re.compile(r"\.(bin|dew|nrm|raw)(?=\.\w+$)").sub, "")
 _RESULTS = re.compile(r"(^|/)(res|results?|output|predictions?)/", re.IGNORECASE)
 _EXPORT = "export from PPOCRLabel (Export Recognition Result), CVAT (CVAT for images) or Label Studio (JSON)"
 _LINES = "export images of lines with NAME.gt.txt, as eScriptorium does"
+    r"\Aversion https://git-lfs": ("a pointer of Git LFS", "run `git lfs pull` in its repository"),
 _UNSUPPORTED = {  # of the path of a file, or of its beginning: what it is, and what to do
     r"\.(zip|tar|tgz|gz|bz2|xz|7z|rar)$": ("an archive", "unpack it"),
     r"\.(parquet|arrow)$": ("a binary table", "save it as an image folder with metadata.jsonl"),

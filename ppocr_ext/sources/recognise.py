@@ -45,9 +45,8 @@ _BAD_PATH = re.compile(r"\A\[|[\t\r\n\ud800-\udfff]")
 _plain = partial(re.compile(r"\.(bin|dew|nrm|raw)(?=\.\w+$)").sub, "")
 _RESULTS = re.compile(r"(^|/)(res|results?|output|predictions?)/", re.IGNORECASE)
 _EXPORT = "export from PPOCRLabel (Export Recognition Result), CVAT (CVAT for images) or Label Studio (JSON)"
-_LINES = "export images of lines with NAME.gt.txt, as eScriptorium does"
-    r"\Aversion https://git-lfs": ("a pointer of Git LFS", "run `git lfs pull` in its repository"),
 _UNSUPPORTED = {  # of the path of a file, or of its beginning: what it is, and what to do
+    r"\Aversion https://git-lfs": ("a pointer of Git LFS", "run `git lfs pull` in its repository"),
     r"\.(zip|tar|tgz|gz|bz2|xz|7z|rar)$": ("an archive", "unpack it"),
     r"\.(parquet|arrow)$": ("a binary table", "save it as an image folder with metadata.jsonl"),
     r"\.(xlsx?|ods)$": ("a spreadsheet", "save it as CSV in UTF-8"),
@@ -58,8 +57,6 @@ _UNSUPPORTED = {  # of the path of a file, or of its beginning: what it is, and 
     r"\bregion_(shape_)?attributes\b": ("VIA's export", "write PPOCRLabel's Label.txt, or cut the lines"),
     r'\A\s*\{\s*"source-ref"': ("a manifest of AWS Ground Truth", "write lines `path<TAB>text`"),
     r"\A\[[^\t\n]*\]\t": ("a list with several images for a text", "write a line for each image"),
-    r"<PcGts\b": ("PAGE XML", _LINES),
-    r"<alto\b": ("ALTO XML", _LINES),
     r"<annotation>": ("Pascal VOC, which has boxes without text,", _EXPORT),
     r"\Ax: \[\[": ("Total-Text", "write PPOCRLabel's Label.txt, or cut the lines"),
     r'"data_list"\s*:': ("MMOCR's JSON", "write lines `path<TAB>text`"),
@@ -328,10 +325,12 @@ def _select(listing: Listing, usable: list[_Reading], notes: list[str]) -> list[
             (is_copy and "other label files have the same texts")
             or (is_result and "it stands among results")
             or (
-                reading.format == "ppocrlabel"
-                and selection
-                and page_of_crop(selection[0].samples[0].image)
-                and "its boxes are cut out. `--format ppocrlabel` reads the pages"
+                selection
+                and (
+                    (reading.format == "ppocrlabel" and page_of_crop(selection[0].samples[0].image))
+                    or (reading.format == "page_xml" and selection[0].format == "text_files")
+                )
+                and f"its boxes are cut out. `--format {reading.format}` reads the pages"
             )
         )
         if why:

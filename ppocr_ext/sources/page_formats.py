@@ -6,10 +6,10 @@ import cmath
 import math
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from itertools import chain, islice
-from posixpath import dirname
 from typing import Any
 from urllib.parse import unquote
 from xml.etree import ElementTree
@@ -29,7 +29,7 @@ from ppocr_ext.sources.line_formats import (
     row,
     table_records,
 )
-from ppocr_ext.sources.listing import Listing, reading
+from ppocr_ext.sources.listing import Listing, finder, reading
 from ppocr_ext.sources.names import IMAGE_ENDINGS, ending
 from ppocr_ext.sources.samples import Box, Corner, Fields, Rows, Skipped
 
@@ -239,17 +239,26 @@ def _read_voc(listing: Listing, file: str) -> Rows:
 
 
 def _find_voc(listing: Listing) -> FileGroups:
-    groups = _xml_folders(listing, r".*<annotation\b.*<bndbox>")
+    groups = _xml_pages(listing, r".*<annotation\b.*<bndbox>")
     heads = map(listing.head, chain(*groups))
     names = [name for head in islice(heads, 20) for name in re.findall("<name>(.*?)</name>", head)]
     return groups if 2 * len({*names}) > max(2, len(names)) else []  # most names of classes repeat
 
 
-def _xml_folders(listing: Listing, pattern: str) -> FileGroups:
-    """Return the XML files in the folders where the beginning of one matches ``pattern``."""
-    folders = {dirname(file) for (file,) in _heads(listing, pattern, "xml")}
-    files = tuple(each for each in listing.labels if ending(each) == "xml" and dirname(each) in folders)
-    return [files] if files else []
+def _xml_pages(listing: Listing, pattern: str) -> FileGroups:
+    """Return the XML files whose beginning matches ``pattern``, only one for each image.
+
+    Beside NAME.xml there may be NAME.chocomufin.xml with other characters, and in an OCR-D workspace what programs
+    have read: a file named as the image comes first, then one in a folder of GT.
+    """
+    heads = {file: listing.head(file) for file in listing.labels if ending(file) == "xml"}
+    files = [file for file, head in heads.items() if re.match(pattern, head, re.DOTALL)]
+    pages: dict[str, str] = {}
+    for file in sorted(files, key=lambda file: (file not in listing.image_beside, "GT" not in file)):
+        name = re.search(r"(?:imageFilename=\"|<file[nN]ame>\s*)([^\"<]*)", heads[file])
+        image = finder(listing, file, Counter(), [name[1]])(name[1].strip()) if name else None
+        pages.setdefault(listing.image_beside.get(file) or f"{listing.root}/{image or file}", file)
+    return [tuple(sorted(pages.values()))] if pages else []
 
 
 def _read_coco(listing: Listing, file: str) -> Rows:
@@ -331,7 +340,7 @@ PAGE_FORMATS = {
     ),
     "page_xml": Format(
         "PAGE or ALTO: an XML file for each image",
-        lambda listing: _xml_folders(listing, r".*<(\w+:)?(PcGts|alto)\b"),
+        lambda listing: _xml_pages(listing, r".*<(\w+:)?(PcGts|alto)\b"),
         _read_page_xml,
     ),
     "voc": Format(

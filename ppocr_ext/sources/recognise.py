@@ -57,6 +57,10 @@ _UNSUPPORTED = {  # of the path of a file, or of its beginning: what it is, and 
     r"\bregion_(shape_)?attributes\b": ("VIA's export", "write PPOCRLabel's Label.txt, or cut the lines"),
     r'\A\s*\{\s*"source-ref"': ("a manifest of AWS Ground Truth", "write lines `path<TAB>text`"),
     r"\A\[[^\t\n]*\]\t": ("a list with several images for a text", "write a line for each image"),
+    r"<(\w+:)?(PcGts|alto)\b": (
+        "PAGE or ALTO, of which one file is read for an image,",
+        "give it by `--labels`, if it is the right one",
+    ),
     r"<annotation>": ("Pascal VOC, which has boxes without text,", _EXPORT),
     r"\Ax: \[\[": ("Total-Text", "write PPOCRLabel's Label.txt, or cut the lines"),
     r'"data_list"\s*:': ("MMOCR's JSON", "write lines `path<TAB>text`"),

@@ -28,8 +28,8 @@ examples:
   ppocr-ext init photos --out student --distill my/run small    # a small student, taught by the run my/run
 
 DATA is a folder with images and their texts, as labelling tools and datasets write it: PPOCRLabel, CSV, JSON lines,
-Hugging Face, docTR, ICDAR, MJSynth, Label Studio, CVAT, COCO, Labelme, an LMDB, image<TAB>text, or a text file beside
-each image. Its files are only read. The folder of --out then holds
+Hugging Face, docTR, ICDAR, MJSynth, Label Studio, CVAT, COCO, Labelme, PAGE, ALTO, an LMDB, image<TAB>text, or a text
+file beside each image. Its files are only read. The folder of --out then holds
   config.yml               a few lines over a shipped base; change what you like
   train.txt, val.txt       the samples, split by page, folder or image; --split makes a split anew
   mixed.txt                what trains from nothing: your lines, and drawn ones

@@ -44,7 +44,8 @@ class Split:
 
     Attributes:
         codes: int8 [samples]: the index in ``SPLITS``.
-        by: what keeps samples in one part: ``"your split"``, ``"page"``, ``"name"``, ``"folder"`` or ``"image"``.
+        by: what keeps samples in one part: ``"your split"``, ``"page"``, ``"name"``, ``"folder"``, ``"image"``, or
+            ``"line"``: nothing, since there are too few pages.
         lacking: the characters that val has and train lacks.
         apart: how many copies are in another part than their original, since they would join whole pages or classes.
     """
@@ -102,7 +103,7 @@ def split_samples(
         same = [(first[_key(copy)], first[_key(original)]) for copy, original in originals.items()]
     for by, keys, pairs, most_unseen in _attempts(keys_of, same):
         result = codes.copy()
-        groups, owners = _joined(keys, owners_of[by], pairs)
+        groups, owners = _joined(keys, owners_of.get(by, {}), pairs)
         taken = [_take(result, groups, code, seed, owners, most_unseen) for code in parts]
         lacking = taken[0] or set()
         if None not in taken:
@@ -189,6 +190,7 @@ def _attempts(
             if same and kind == "page":
                 yield kind, keys, [], _UNSEEN
     yield "copy", keys_of["copy"], [], 1.0
+    yield "line", np.arange(len(keys_of["copy"]), dtype=np.uint32), [], 1.0  # of a few pages with many lines
 
 
 def _joined(

@@ -30,6 +30,7 @@ _NO_TEXT = re.compile(r"class(es)?|width|height|size|score|split|url|(.*_)?id|in
 _NO = ("", "0", "0.0", "false", "no", "n", "none", "null")
 _HEAD_FILES = 20  # that tell what stands beside images
 _IMAGE = rf"\.(?i:{'|'.join(IMAGE_ENDINGS)})"
+_IN_OBJECT = re.compile(r'\{[^[]*"\s*:\s*\[\s*\{')  # an array of objects is its first one
 _DOCTR = re.compile(rf'\{{\s*"[^"]*{_IMAGE}"\s*:\s*["\d]')
 PAGE = rf"(?P<image>[^\t]+{_IMAGE})\t(?P<text>\[\s*[{{\]].*)"
 _BOX = r"-?\d+(\.\d+)?([ ,;]+-?\d+(\.\d+)?){3}"  # four numbers in place of a text
@@ -267,7 +268,12 @@ def _find_json(listing: Listing, start: str) -> FileGroups:
     return [
         (file,)
         for file, head in heads
-        if head.startswith(start) and _has_texts(_first_object(head)) or start == "[" and _DOCTR.match(head)
+        if head.startswith(start)
+        and _has_texts(_first_object(head))
+        or start == "["
+        and (
+            _DOCTR.match(head) or _IN_OBJECT.match(head) and _has_texts(_first_object(head.partition("[")[2]))
+        )
     ]
 
 
@@ -278,8 +284,9 @@ def _read_json_lines(listing: Listing, file: str) -> Rows:
 
 def _read_json(listing: Listing, file: str) -> Rows:
     content = load_json(listing, file)
-    if isinstance(content, dict):  # docTR's texts by image
-        content = [{"image": name, "text": text} for name, text in content.items()]
+    if isinstance(content, dict):  # with the array beside facts about it, or docTR's texts by image
+        arrays = filter(None, map(objects, content.values()))
+        content = next(arrays, [{"image": name, "text": text} for name, text in content.items()])
     for number, record in enumerate(objects(content), start=1):
         yield row(_lower(record), f"{file}#{number}")
 
@@ -346,7 +353,9 @@ LINE_FORMATS = {
         'lines `{"file_name": "a.jpg", "text": "…"}`', partial(_find_json, start="{"), _read_json_lines
     ),
     "json": Format(
-        'JSON `{"a.jpg": "text"}`, or an array of objects', partial(_find_json, start="["), _read_json
+        'JSON `{"a.jpg": "text"}`, or an array of objects, maybe in an object',
+        partial(_find_json, start="["),
+        _read_json,
     ),
     "text_files": Format(
         "NAME.txt or NAME.gt.txt for each image",

@@ -74,7 +74,8 @@ def splits_of(names: Iterable[str], are_folders: bool) -> dict[str, str]:
         if split == "train":
             splits[name] = split if words in of_others or not (words or _TRAIN_DATA.match(name)) else ""
         elif split and words:
-            splits[name] = split if words in of_train else IN_DOUBT if of_train or words in plain else ""
+            in_doubt = of_train or words in plain or split == "val" and "val" in name.lower()
+            splits[name] = split if words in of_train else IN_DOUBT if in_doubt else ""
         elif split:
             splits[name] = IN_DOUBT if are_folders and not of_train and plain - {()} else split
     if not plain and {"train"} < set(splits.values()) - {IN_DOUBT, ""}:

@@ -6,9 +6,10 @@ import cmath
 import math
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 from urllib.parse import unquote
 from xml.etree import ElementTree
@@ -28,7 +29,7 @@ from ppocr_ext.sources.line_formats import (
     row,
     table_records,
 )
-from ppocr_ext.sources.listing import Listing, reading
+from ppocr_ext.sources.listing import Listing, finder, reading
 from ppocr_ext.sources.names import IMAGE_ENDINGS, ending
 from ppocr_ext.sources.samples import Box, Corner, Fields, Rows, Skipped
 
@@ -75,7 +76,7 @@ def _around(points: Sequence[Corner]) -> Sequence[Corner]:
         import cv2
         import numpy as np
 
-        return cv2.boxPoints(cv2.minAreaRect(np.array(points, np.float32))).tolist()
+        return [(x, y) for x, y in cv2.boxPoints(cv2.minAreaRect(np.array(points, np.float32))).tolist()]
     xs, ys = zip(*points, strict=True)
     return _rectangle(min(xs), min(ys), max(xs) - min(xs), max(ys) - min(ys))
 
@@ -196,17 +197,68 @@ def _pairs(task: Fields) -> list[Fields] | None:
 
 
 def _read_cvat(listing: Listing, file: str) -> Rows:
-    text = listing.text(file)
-    with reading(file):
-        if re.search("<!(DOCTYPE|ENTITY)", text):
-            raise ValueError("it has a document type or entities")
-        images = ElementTree.fromstring(text).findall("image")
-    for image in images:
+    for image in _xml(listing, file).findall("image"):
         name = image.get("name", "?")
         for number, shape in enumerate(image, start=1):
             texts = {each.get("name", "").casefold(): each.text for each in shape.findall("attribute")}
             record = {**shape.attrib, "text": first_of(texts, (*TEXT_KEYS, *texts))}
             yield row(record, f"{file}: {name}#{number}", name)
+
+
+def _xml(listing: Listing, file: str) -> ElementTree.Element:
+    text = listing.text(file)
+    with reading(file):
+        if re.search("<!(DOCTYPE|ENTITY)", text):
+            raise ValueError("it has a document type or entities")
+        return ElementTree.fromstring(text)
+
+
+def _read_page_xml(listing: Listing, file: str) -> Rows:
+    root = _xml(listing, file)
+    page = root.find("{*}Page")
+    name = root.findtext(".//{*}fileName", "?") if page is None else page.get("imageFilename", "?")
+    image = listing.image_beside.get(file, name)
+    in_pixels = root.findtext(".//{*}MeasurementUnit", "pixel") == "pixel"
+    for number, line in enumerate(root.iterfind(".//{*}TextLine"), start=1):
+        words = " ".join(each.get("CONTENT", "") for each in line.iterfind("{*}String"))
+        hyphen = "".join(each.get("CONTENT", "-") for each in line.iterfind("{*}HYP"))
+        record: Fields = {"text": line.findtext("{*}TextEquiv/{*}Unicode", words + hyphen), "bbox": None}
+        for shape in (*line.iterfind("{*}Coords"), *line.iterfind("{*}Shape/{*}Polygon")):
+            record["points"] = first_of(dict(shape.attrib), ("points", "POINTS"))
+        if in_pixels and "points" not in record:
+            record["bbox"] = [line.get(key) for key in ("HPOS", "VPOS", "WIDTH", "HEIGHT")]
+        yield row(record, f"{file}#{number}", image)
+
+
+def _read_voc(listing: Listing, file: str) -> Rows:
+    root = _xml(listing, file)
+    image = listing.image_beside.get(file, root.findtext("filename", "?"))
+    for number, each in enumerate(root.iterfind("object"), start=1):
+        points = " ".join(each.findtext(f"bndbox/{key}", "") for key in ("xmin", "ymin", "xmax", "ymax"))
+        yield row({"points": points, "text": each.findtext("name")}, f"{file}#{number}", image)
+
+
+def _find_voc(listing: Listing) -> FileGroups:
+    groups = _xml_pages(listing, r".*<annotation\b.*<bndbox>")
+    heads = map(listing.head, chain(*groups))
+    names = [name for head in islice(heads, 20) for name in re.findall("<name>(.*?)</name>", head)]
+    return groups if 2 * len({*names}) > max(2, len(names)) else []  # most names of classes repeat
+
+
+def _xml_pages(listing: Listing, pattern: str) -> FileGroups:
+    """Return the XML files whose beginning matches ``pattern``, only one for each image.
+
+    Beside NAME.xml there may be NAME.chocomufin.xml with other characters, and in an OCR-D workspace what programs
+    have read: a file named as the image comes first, then one in a folder of GT.
+    """
+    heads = {file: listing.head(file) for file in listing.labels if ending(file) == "xml"}
+    files = [file for file, head in heads.items() if re.match(pattern, head, re.DOTALL)]
+    pages: dict[str, str] = {}
+    for file in sorted(files, key=lambda file: (file not in listing.image_beside, "GT" not in file)):
+        name = re.search(r"(?:imageFilename=\"|<file[nN]ame>\s*)([^\"<]*)", heads[file])
+        image = finder(listing, file, Counter(), [name[1]])(name[1].strip()) if name else None
+        pages.setdefault(listing.image_beside.get(file) or f"{listing.root}/{image or file}", file)
+    return [tuple(sorted(pages.values()))] if pages else []
 
 
 def _read_coco(listing: Listing, file: str) -> Rows:
@@ -285,6 +337,14 @@ PAGE_FORMATS = {
         "COCO, COCO-Text, TextOCR: JSON with a text for each annotation",
         lambda listing: _heads(listing, _COCO, "json"),
         _read_coco,
+    ),
+    "page_xml": Format(
+        "PAGE or ALTO: an XML file for each image",
+        lambda listing: _xml_pages(listing, r".*<(\w+:)?(PcGts|alto)\b"),
+        _read_page_xml,
+    ),
+    "voc": Format(
+        "Pascal VOC with texts in place of classes: an XML file for each image", _find_voc, _read_voc
     ),
     "labelme": Format("Labelme: a JSON file for each image", _find_labelme, _read_labelme),
 }

@@ -45,8 +45,8 @@ _BAD_PATH = re.compile(r"\A\[|[\t\r\n\ud800-\udfff]")
 _plain = partial(re.compile(r"\.(bin|dew|nrm|raw)(?=\.\w+$)").sub, "")
 _RESULTS = re.compile(r"(^|/)(res|results?|output|predictions?)/", re.IGNORECASE)
 _EXPORT = "export from PPOCRLabel (Export Recognition Result), CVAT (CVAT for images) or Label Studio (JSON)"
-_LINES = "export images of lines with NAME.gt.txt, as eScriptorium does"
 _UNSUPPORTED = {  # of the path of a file, or of its beginning: what it is, and what to do
+    r"\Aversion https://git-lfs": ("a pointer of Git LFS", "run `git lfs pull` in its repository"),
     r"\.(zip|tar|tgz|gz|bz2|xz|7z|rar)$": ("an archive", "unpack it"),
     r"\.(parquet|arrow)$": ("a binary table", "save it as an image folder with metadata.jsonl"),
     r"\.(xlsx?|ods)$": ("a spreadsheet", "save it as CSV in UTF-8"),
@@ -57,8 +57,10 @@ _UNSUPPORTED = {  # of the path of a file, or of its beginning: what it is, and 
     r"\bregion_(shape_)?attributes\b": ("VIA's export", "write PPOCRLabel's Label.txt, or cut the lines"),
     r'\A\s*\{\s*"source-ref"': ("a manifest of AWS Ground Truth", "write lines `path<TAB>text`"),
     r"\A\[[^\t\n]*\]\t": ("a list with several images for a text", "write a line for each image"),
-    r"<PcGts\b": ("PAGE XML", _LINES),
-    r"<alto\b": ("ALTO XML", _LINES),
+    r"<(\w+:)?(PcGts|alto)\b": (
+        "PAGE or ALTO, of which one file is read for an image,",
+        "give it by `--labels`, if it is the right one",
+    ),
     r"<annotation>": ("Pascal VOC, which has boxes without text,", _EXPORT),
     r"\Ax: \[\[": ("Total-Text", "write PPOCRLabel's Label.txt, or cut the lines"),
     r'"data_list"\s*:': ("MMOCR's JSON", "write lines `path<TAB>text`"),
@@ -317,7 +319,7 @@ def _select(listing: Listing, usable: list[_Reading], notes: list[str]) -> list[
             other, same = by_place.get(_place(sample), (reading, sample))
             differ = same.text.strip() != sample.text.strip() and not listing.by_user
             if differ and not _in_two_splits(same.split, sample.split):
-                raise _ambiguous(listing, other, reading)
+                raise _ambiguous(listing, (other, same), (reading, sample))
         is_copy = not listing.by_user and all(
             _copy(each) in copies and not _in_two_splits(copies[_copy(each)], each.split)
             for each in reading.samples
@@ -327,16 +329,19 @@ def _select(listing: Listing, usable: list[_Reading], notes: list[str]) -> list[
             (is_copy and "other label files have the same texts")
             or (is_result and "it stands among results")
             or (
-                reading.format == "ppocrlabel"
-                and selection
-                and page_of_crop(selection[0].samples[0].image)
-                and "its boxes are cut out. `--format ppocrlabel` reads the pages"
+                selection
+                and (
+                    (reading.format == "ppocrlabel" and page_of_crop(selection[0].samples[0].image))
+                    or (reading.format == "page_xml" and selection[0].format == "text_files")
+                )
+                and f"its boxes are cut out. `--format {reading.format}` reads the pages"
             )
         )
         if why:
             notes.append(f"{reading} is not read: {why}.")
         elif selection and reading.format != selection[0].format:
-            raise _ambiguous(listing, selection[0], reading)
+            one = selection[0]
+            raise _ambiguous(listing, (one, one.samples[0]), (reading, reading.samples[0]))
         else:
             selection.append(reading)
             for entry in islice(reading.records, max(0, _MOST_COMPARED - len(by_place))):
@@ -354,14 +359,16 @@ def _copy(sample: Sample) -> str:
     return f"{_place(sample).rpartition('/')[2]} {sample.text.strip()}"
 
 
-def _ambiguous(listing: Listing, one: _Reading, other: _Reading) -> DataError:
+def _ambiguous(listing: Listing, one: tuple[_Reading, Sample], other: tuple[_Reading, Sample]) -> DataError:
+    """Return the error of two readings; the sample beside each shows in what they differ."""
+    is_one_format = one[0].format == other[0].format
     flags = [
-        f"--labels {shlex.quote(each.files[0])}" if one.format == other.format else f"--format {each.format}"
-        for each in (one, other)
+        f"--labels {shlex.quote(each.files[0])}" if is_one_format else f"--format {each.format}"
+        for each, _ in (one, other)
     ]
     examples = [
-        f"  {each}: " + "; ".join(f"{sample.image} {sample.text!r}" for sample in each.samples[:3])
-        for each in (one, other)
+        f"  {each}: " + "; ".join(f"{sample.image} {sample.text!r}" for sample in [first, *each.samples[:2]])
+        for each, first in (one, other)
     ]
     return DataError(
         f"{listing.root}: its texts can be read in two ways. Fix: give `{flags[0]}` or `{flags[1]}`.\n"

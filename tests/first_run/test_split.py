@@ -43,13 +43,15 @@ def named(*names: str, **fields: str) -> list[Sample]:
         (named(*(f"day{n // 20}/{n:06d}.png" for n in range(400))), "folder"),
         (named(*(f"images/{n:06d}.png" for n in range(400))), "image"),
         (named(*(f"images/115_Lube_{n}.jpg" for n in range(400))), "image"),  # one group is too large
-        ([Sample("one.png", "t", f"{n}", "", "one") for n in range(400)], "image"),
+        ([Sample("one.png", "t", f"{n}", "", "one") for n in range(400)], "line"),
+        ([Sample(f"{n // 30}.png", "t", f"{n}", "", f"{n // 30}") for n in range(90)], "line"),  # 3 pages
     ],
 )
 def test_samples_are_split_by_what_they_were_cut_from(samples: list[Sample], by: str) -> None:
     found = split(samples)
     assert found.by == by
-    if by == "image":
+    assert found.counts()["val"]
+    if by in ("image", "line"):
         return
     keys = {
         "page": lambda s: s.group,

@@ -105,6 +105,21 @@ CVAT = """<?xml version="1.0" encoding="utf-8"?><annotations><version>1.1</versi
 <attribute name="color">red</attribute></polygon><tag label="page"><attribute name="text">whole</attribute></tag>
 <box label="plate" xtl="1" ytl="1" xbr="9" ybr="9"></box></image></annotations>"""
 
+PAGE = """<?xml version="1.0"?>
+<pc:PcGts xmlns:pc="http://x/2019"><pc:Page imageFilename="images/p.jpg"><pc:TextRegion><pc:Coords points="0,0 9,9"/>
+<pc:TextLine><pc:Coords points="10,10 50,10 50,30 10,30"/><pc:Word><pc:TextEquiv><pc:Unicode>o</pc:Unicode>
+</pc:TextEquiv></pc:Word><pc:TextEquiv index="0"><pc:Unicode>one</pc:Unicode></pc:TextEquiv><pc:TextEquiv index="1">
+<pc:Unicode>0ne</pc:Unicode></pc:TextEquiv></pc:TextLine><pc:TextLine><pc:Coords points="10,10 50,30"/></pc:TextLine>
+<pc:TextLine><pc:TextEquiv><pc:Unicode>no box</pc:Unicode></pc:TextEquiv></pc:TextLine></pc:TextRegion></pc:Page>
+</pc:PcGts>"""
+ALTO = """<alto xmlns="http://x/v4#"><Description><MeasurementUnit>{}</MeasurementUnit><sourceImageInformation>
+<fileName>gone.jpg</fileName></sourceImageInformation></Description><Layout><Page><PrintSpace>
+<TextLine HPOS="10" VPOS="10" WIDTH="40" HEIGHT="20"><String CONTENT="A &amp;"/><SP/><String CONTENT="B"/>
+<HYP CONTENT="-"/></TextLine></PrintSpace></Page></Layout></alto>"""
+VOC = """<annotation><filename>gone.jpg</filename><object><name>{}</name><bndbox><xmin>10</xmin>
+<ymin>10</ymin><xmax>50</xmax><ymax>30</ymax></bndbox></object></annotation>"""
+
+
 COCO_TEXT = {
     "cats": {},
     "anns": {
@@ -233,6 +248,24 @@ CASES = {
         splits=dict.fromkeys(DOCTR, "train")),
     "json array": Case("json",
         drawn(("l.json", json.dumps([{"Path": i, "Label": t} for i, t in TEXTS.items()]))), TEXTS),
+    "json, array in an object": Case("json",
+        drawn(("l.json", json.dumps({"type": "x", "images": [{"filename": i, "text": t} for i, t in TEXTS.items()]}))),
+        TEXTS),
+    "page xml, cut": Case("text_files",
+        drawn(("p.xml", PAGE), ("one.gt.txt", "one"), names=["images/p.jpg", "one.png"]), {"one.png": "one"}),
+    "page xml": Case("page_xml",
+        drawn(("GT/p1.xml", PAGE), ("A/p1.xml", PAGE.replace(">one<", ">read<")), ("GT/mets.xml", "<mets/>"),
+            names=["images/p.jpg"]),
+        {"images/p.jpg": "one"}, {"no_text": 1, "bad_box": 1}),
+    "alto": Case("page_xml",
+        drawn(("one.xml", ALTO.format("pixel")), ("two.xml", ALTO.format("mm10")),
+            ("one.changed.xml", ALTO.format("pixel").replace("gone.jpg", "one.png").replace("B", "b")), names=NAMES),
+        {"one.png": "A & B-"}, {"bad_box": 1}),
+    "voc": Case("voc",
+        drawn(("train/one.xml", VOC.format("AB 12")), ("val/two.xml", VOC.format("AB 13")),
+            names=["train/one.png", "val/two.png"]),
+        {"train/one.png": "AB 12", "val/two.png": "AB 13"},
+        splits={"train/one.png": "train", "val/two.png": "val"}),
     "text files": Case("text_files",
         drawn(("one.txt", "one\r\n\f"), ("two.gt.txt", "two\n"), ("3.txt", "a\nb"), names=[*NAMES, "3.JPG"]),
         NAMES, {"several_lines": 1}),

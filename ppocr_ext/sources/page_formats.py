@@ -9,7 +9,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from typing import Any
 from urllib.parse import unquote
 from xml.etree import ElementTree
@@ -230,21 +230,6 @@ def _read_page_xml(listing: Listing, file: str) -> Rows:
         yield row(record, f"{file}#{number}", image)
 
 
-def _read_voc(listing: Listing, file: str) -> Rows:
-    root = _xml(listing, file)
-    image = listing.image_beside.get(file, root.findtext("filename", "?"))
-    for number, each in enumerate(root.iterfind("object"), start=1):
-        points = " ".join(each.findtext(f"bndbox/{key}", "") for key in ("xmin", "ymin", "xmax", "ymax"))
-        yield row({"points": points, "text": each.findtext("name")}, f"{file}#{number}", image)
-
-
-def _find_voc(listing: Listing) -> FileGroups:
-    groups = _xml_pages(listing, r".*<annotation\b.*<bndbox>")
-    heads = map(listing.head, chain(*groups))
-    names = [name for head in islice(heads, 20) for name in re.findall("<name>(.*?)</name>", head)]
-    return groups if 2 * len({*names}) > max(2, len(names)) else []  # most names of classes repeat
-
-
 def _xml_pages(listing: Listing, pattern: str) -> FileGroups:
     """Return the XML files whose beginning matches ``pattern``, only one for each image.
 
@@ -342,9 +327,6 @@ PAGE_FORMATS = {
         "PAGE or ALTO: an XML file for each image",
         lambda listing: _xml_pages(listing, r".*<(\w+:)?(PcGts|alto)\b"),
         _read_page_xml,
-    ),
-    "voc": Format(
-        "Pascal VOC with texts in place of classes: an XML file for each image", _find_voc, _read_voc
     ),
     "labelme": Format("Labelme: a JSON file for each image", _find_labelme, _read_labelme),
 }

@@ -116,8 +116,6 @@ ALTO = """<alto xmlns="http://x/v4#"><Description><MeasurementUnit>{}</Measureme
 <fileName>gone.jpg</fileName></sourceImageInformation></Description><Layout><Page><PrintSpace>
 <TextLine HPOS="10" VPOS="10" WIDTH="40" HEIGHT="20"><String CONTENT="A &amp;"/><SP/><String CONTENT="B"/>
 <HYP CONTENT="-"/></TextLine></PrintSpace></Page></Layout></alto>"""
-VOC = """<annotation><filename>gone.jpg</filename><object><name>{}</name><bndbox><xmin>10</xmin>
-<ymin>10</ymin><xmax>50</xmax><ymax>30</ymax></bndbox></object></annotation>"""
 
 
 COCO_TEXT = {
@@ -261,11 +259,6 @@ CASES = {
         drawn(("one.xml", ALTO.format("pixel")), ("two.xml", ALTO.format("mm10")),
             ("one.changed.xml", ALTO.format("pixel").replace("gone.jpg", "one.png").replace("B", "b")), names=NAMES),
         {"one.png": "A & B-"}, {"bad_box": 1}),
-    "voc": Case("voc",
-        drawn(("train/one.xml", VOC.format("AB 12")), ("val/two.xml", VOC.format("AB 13")),
-            names=["train/one.png", "val/two.png"]),
-        {"train/one.png": "AB 12", "val/two.png": "AB 13"},
-        splits={"train/one.png": "train", "val/two.png": "val"}),
     "text files": Case("text_files",
         drawn(("one.txt", "one\r\n\f"), ("two.gt.txt", "two\n"), ("3.txt", "a\nb"), names=[*NAMES, "3.JPG"]),
         NAMES, {"several_lines": 1}),

@@ -16,14 +16,14 @@ from ppocr_ext import errors
 MODULES = house.modules()
 # A change that needs more raises them in its own commit, and says what for.
 MOST = {
-    "working statements": 24_866,
-    "all statements": 31_588,
-    "tokens": 354_067,
+    "working statements": 24_876,
+    "all statements": 31_610,
+    "tokens": 354_788,
     "files": 270,
-    "lines of tests": 45_017,
-    "lines of tools": 6_529,
-    "words of English prose": 23_100,
-    "words of tables": 8_285,
+    "lines of tests": 45_028,
+    "lines of tools": 6_552,
+    "words of English prose": 23_239,
+    "words of tables": 8_499,
     "pages": 15,
 }
 ERRORS = {

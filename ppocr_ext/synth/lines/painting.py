@@ -24,6 +24,7 @@ from ppocr_ext.synth.seeded_random import SeededRandom
 Range = tuple[float, float]
 BACKGROUNDS = ("plain", "gradient", "texture", "photo")
 PHOTO_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
+OFF: Range = (0, 0)
 
 # Key -> the least and the greatest value that is accepted.
 _LIMITS: dict[str, Range] = {

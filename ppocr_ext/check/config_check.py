@@ -31,6 +31,7 @@ DATA_KEYS = {
         "collate_fn",
     ),
 }
+_SECTION_DEPTH = 2  # number of components of a path such as `Global.seed`
 _NEAR = 0.85  # higher than within a section: a lower similarity to a key of any section is often chance
 GIVEN_TO_SCHEDULE = ("epochs", "step_each_epoch", "last_epoch")  # the program computes these values
 # Keys of other programs by the key of PaddleOCR that they mean; {} is `Train` or `Eval`.
@@ -58,7 +59,7 @@ def home_of(path: KeyPath) -> str | None:
     Only a key at the top or directly in a section has one: in ``Global``, ``Optimizer.lr``, or the dataset or loader
     of ``Train`` and ``Eval``.
     """
-    if len(path) > len(("Global", "seed")):
+    if len(path) > _SECTION_DEPTH:
         return None
     schedules = {name for each in SCHEDULES.names() for name in component_keys(SCHEDULES.get(each)).named}
     sections = [
@@ -73,7 +74,7 @@ def home_of(path: KeyPath) -> str | None:
 
 
 def _has_other_word(key: str, known: str) -> bool:
-    """Return True if ``key`` has a word like none of the known key: ``save_iter_step`` is no `save_epoch_step`."""
+    """Return True if a word of ``key`` is like no word of ``known``, as in `save_iter_step` and `save_epoch_step`."""
     words = key.split("_")
     others = (word for word in words if len(word) > 2 and near_match(word, known.split("_"), 0.6) is None)
     return len(words) > 1 and any(others)

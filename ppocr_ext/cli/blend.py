@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
     if not best.share:
         print(f"no weights read more than {before}, and lose at most {args.max_drop:.2%} of the general list")
     elif target:
-        limit = least_general(points[0].general, args.max_drop)
+        limit = max(0.0, least_general(points[0].general, args.max_drop))
         plot = way_plot(points, round(100 * best.share), limit)
         legend = [("new list", "new list"), ("general list", f"general list (at least {limit:.2%})")]
         write_text(Path(f"{target}.svg"), plots_file([plot], legend, 1, f"best: {best.share:.1%} of the way"))

@@ -41,8 +41,9 @@ class CenterBank(nn.Layer):
         is_drawn: bool = False,
     ) -> None:
         super().__init__()
-        # the same in all processes, and without a draw from the generators of the run
-        centers = np.random.default_rng(0).standard_normal([classes, feat_dim]).astype(np.float32) * is_drawn
+        centers = np.zeros([classes, feat_dim], np.float32)
+        if is_drawn:  # the same in all processes, and without a draw from the generators of the run
+            centers = np.random.default_rng(0).standard_normal([classes, feat_dim]).astype(np.float32)
         known = np.full([classes], is_drawn)
         if table is not None and len(table.class_ids):
             if table.feat_dim != feat_dim:

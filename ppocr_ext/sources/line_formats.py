@@ -246,11 +246,9 @@ def lack(listing: Listing, file: str) -> str:
     is_beside = dirname(file) in set(map(dirname, listing.image_beside)) or any(
         has_lines(listing, file, pattern) for pattern in _BESIDE.values()
     )
-    return (
-        (has_lines(listing, file, rf"[^,;\s]+{_IMAGE}") and ", and its lines have no text")
-        or (is_beside and ", and no image has its name")
-        or ""
-    )
+    if has_lines(listing, file, rf"[^,;\s]+{_IMAGE}"):
+        return ", and its lines have no text"
+    return ", and no image has its name" if is_beside else ""
 
 
 def _first_object(text: str) -> Fields:

@@ -230,17 +230,17 @@ def _read_page_xml(listing: Listing, file: str) -> Rows:
         yield row(record, f"{file}#{number}", image)
 
 
-def _xml_pages(listing: Listing, pattern: str) -> FileGroups:
-    """Return the XML files whose beginning matches ``pattern``, only one for each image.
+def _find_page_xml(listing: Listing) -> FileGroups:
+    """Return the files of PAGE and ALTO, only one for each image.
 
     Beside NAME.xml there may be NAME.chocomufin.xml with other characters, and in an OCR-D workspace what programs
     have read: a file named as the image comes first, then one in a folder of GT.
     """
     heads = {file: listing.head(file) for file in listing.labels if ending(file) == "xml"}
-    files = [file for file, head in heads.items() if re.match(pattern, head, re.DOTALL)]
+    files = [file for file, head in heads.items() if re.search(r"<(\w+:)?(PcGts|alto)\b", head)]
     pages: dict[str, str] = {}
     for file in sorted(files, key=lambda file: (file not in listing.image_beside, "GT" not in file)):
-        name = re.search(r"(?:imageFilename=\"|<file[nN]ame>\s*)([^\"<]*)", heads[file])
+        name = re.search(r"(?:imageFilename=\"|<fileName>\s*)([^\"<]*)", heads[file])
         image = finder(listing, file, Counter(), [name[1]])(name[1].strip()) if name else None
         pages.setdefault(listing.image_beside.get(file) or f"{listing.root}/{image or file}", file)
     return [tuple(sorted(pages.values()))] if pages else []
@@ -325,7 +325,7 @@ PAGE_FORMATS = {
     ),
     "page_xml": Format(
         "PAGE or ALTO: an XML file for each image",
-        lambda listing: _xml_pages(listing, r".*<(\w+:)?(PcGts|alto)\b"),
+        _find_page_xml,
         _read_page_xml,
     ),
     "labelme": Format("Labelme: a JSON file for each image", _find_labelme, _read_labelme),

@@ -323,5 +323,5 @@ class ConfigCheck(Findings):
         elif home is None and self.unloaded_plugins and path[:-1] in ((), ("Global",)):
             self.warning(path, PLUGIN, "the key is not used, unless a plugin reads it.")
         else:
-            text = UNUSED.replace(".", ", unless its `**kwargs` are read.") if is_open else UNUSED
+            text = "the key is not used, unless its `**kwargs` are read." if is_open else UNUSED
             self.warning(path, "unused_key", f"{text}{did_you_mean(home) or reads}")

@@ -120,9 +120,11 @@ def open_data(
     datasets = [each.train_loader.dataset for each in mixed]
     loaders = {mode: _loader(context, plain, classes, check, views, mode, datasets) for mode in modes}
     _require_batches(context, loaders, preflight)
+    if context.is_first:  # the contents of all these images are read
+        taught = [report for data in mixed for report in data.preflight.values()]
+        warn_of_trained(config, taught, preflight.get("Eval"), "Eval.dataset")
     for each, data in zip(mixed_lists(config), mixed, strict=False):  # an evaluation opens none
         _describe_mixed(config, each, len(data.train_loader.dataset), len(loaders["Train"].dataset))
-        warn_of_trained(config, [*data.preflight.values()], preflight.get("Eval"), "Eval.dataset")
         failures.update((each.section, failed) for failed in data.load_failures.values())
         preflight.update((each.section, report) for report in data.preflight.values())
     if context.options.evaluates:

@@ -16,9 +16,9 @@ from ppocr_ext import errors
 MODULES = house.modules()
 # A change that needs more raises them in its own commit, and says what for.
 MOST = {
-    "working statements": 24_884,
-    "all statements": 31_618,
-    "tokens": 354_806,
+    "working statements": 24_891,
+    "all statements": 31_625,
+    "tokens": 354_810,
     "files": 270,
     "lines of tests": 45_028,
     "lines of tools": 6_552,

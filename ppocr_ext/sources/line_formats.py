@@ -262,17 +262,15 @@ def _lower(record: Fields) -> Fields:
 
 def _find_json(listing: Listing, start: str) -> FileGroups:
     """Return the files of objects with an image and its text; ``start``: of an array, or of the first object."""
-    heads = ((file, listing.head(file).lstrip()) for file in listing.with_ending("json", *LIST_ENDINGS))
-    return [
-        (file,)
-        for file, head in heads
-        if head.startswith(start)
-        and _has_texts(_first_object(head))
-        or start == "["
-        and (
-            _DOCTR.match(head) or _IN_OBJECT.match(head) and _has_texts(_first_object(head.partition("[")[2]))
-        )
-    ]
+    found: list[tuple[str, ...]] = []
+    for file in listing.with_ending("json", *LIST_ENDINGS):
+        head = listing.head(file).lstrip()
+        is_array = start == "["
+        if is_array and _IN_OBJECT.match(head):
+            head = head[head.index("[") :]
+        if (head.startswith(start) and _has_texts(_first_object(head))) or (is_array and _DOCTR.match(head)):
+            found.append((file,))
+    return found
 
 
 def _read_json_lines(listing: Listing, file: str) -> Rows:

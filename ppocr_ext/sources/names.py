@@ -74,6 +74,7 @@ def splits_of(names: Iterable[str], are_folders: bool) -> dict[str, str]:
         if split == "train":
             splits[name] = split if words in of_others or not (words or _TRAIN_DATA.match(name)) else ""
         elif split and words:
+            # the word "val" means nothing else, as "dev" and "test" may
             in_doubt = of_train or words in plain or split == "val" and "val" in name.lower()
             splits[name] = split if words in of_train else IN_DOUBT if in_doubt else ""
         elif split:

@@ -262,7 +262,7 @@ def _lower(record: Fields) -> Fields:
 
 def _find_json(listing: Listing, start: str) -> FileGroups:
     """Return the files of objects with an image and its text; ``start``: of an array, or of the first object."""
-    found: list[tuple[str, ...]] = []
+    found: FileGroups = []
     for file in listing.with_ending("json", *LIST_ENDINGS):
         head = listing.head(file).lstrip()
         is_array = start == "["

@@ -20,7 +20,7 @@ MOST = {
     "all statements": 31_625,
     "tokens": 354_810,
     "files": 270,
-    "lines of tests": 45_028,
+    "lines of tests": 45_045,
     "lines of tools": 6_552,
     "words of English prose": 23_280,
     "words of tables": 8_499,

@@ -69,6 +69,8 @@ def test_none_lost_still_leaves_a_loss_possible(changes: Changes) -> None:
 
 
 def test_verdicts_and_losses_at_the_ends() -> None:
+    with pytest.raises(ValueError, match="argument"):
+        Changes.of([True], [True, False])
     better, worse, all_lost = Changes(0, 12, 200), Changes(12, 0, 200), Changes(9, 0, 9)
     assert (better.verdict, worse.verdict, all_lost.verdict) == ("better", "worse", "worse")
     assert better.most_lost == 0.0 and all_lost.most_lost == 1.0

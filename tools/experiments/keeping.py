@@ -29,10 +29,8 @@ from ppocr_ext.io.atomic import write_text  # noqa: E402
 # name -> the values that differ from those of `init`, and whether it gets --general
 ARMS: dict[str, tuple[list[str], bool]] = {
     "drawn": ([], False),  # its last weights are those of a run without Eval.general
-    "held": (
-        ["Global.freeze=[head.ctc_encoder.*conv*.norm.*]"],
-        False,
-    ),  # BatchNorm of the neck; others are fused
+    # BatchNorm of the neck; that of the backbone is fused
+    "held": (["Global.freeze=[head.ctc_encoder.*conv*.norm.*]"], False),
     "lines": ([], True),
     "labels": (["Train.mix.0.labelled=true"], True),
 }

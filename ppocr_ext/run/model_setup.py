@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate
+from operator import eq
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ from ppocr_ext.text_direction import LEFT_TO_RIGHT
 LINES = 64
 _FEWEST = 8  # different labels; with fewer, chance decides
 _SURE = 2.0  # margin above chance in standard deviations, for LINES samples; smaller for fewer samples
+_FEW_RIGHT = 0.2  # of the samples; such a teacher may still help: docs/results.md
 _SINGLE_HEADS = {CTCHead: {"ctc"}, Transformer: {"gtc"}}
 _KEY = "Global.official_weights"
 
@@ -296,7 +298,7 @@ def require_reading_teachers(context: RunContext, model: nn.Layer, names: Sequen
 
     It reads :data:`LINES` samples without augmentation, with CTC and NRTR. Only process 0 does this, and not in a
     resumed run. Teachers and random generators do not change. A teacher without these branches is not checked, nor are
-    fewer than :data:`_FEWEST` different labels.
+    fewer than :data:`_FEWEST` different labels. A teacher that reads few of them right is warned of.
 
     Args:
         context: the context of a training.
@@ -320,10 +322,11 @@ def require_reading_teachers(context: RunContext, model: nn.Layer, names: Sequen
     for name in names if len(set(batch.texts)) >= _FEWEST else ():
         teacher = model.models[name]
         branches = getattr(teacher.head, "branches", _SINGLE_HEADS.get(type(teacher.head), set()))
-        scores = {
-            branch: likeness(_texts(context, teacher, batch.images, branch), batch.texts)
+        texts = {
+            branch: _texts(context, teacher, batch.images, branch)
             for branch in sorted({"ctc", "gtc"} & set(branches))
         }
+        scores = {branch: likeness(read, batch.texts) for branch, read in texts.items()}
         text = "; ".join(
             f"{branch} {own:.2f}, by chance {chance:.2f}" for branch, (own, chance) in scores.items()
         )
@@ -336,6 +339,10 @@ def require_reading_teachers(context: RunContext, model: nn.Layer, names: Sequen
                 f"Fix: correct that; to train anyway: -o Global.{ALLOW_UNTRAINED}=true.",
                 code="teacher_cannot_read",
             )
+        right = max((sum(map(eq, read, batch.texts)) for read in texts.values()), default=batch.samples)
+        if right < _FEW_RIGHT * batch.samples:
+            teaches = f"reads {right} of {batch.samples} samples of Train right: it teaches its errors too"
+            LOG.warning("%s %s. Fix: train it on such lines first", name, teaches)
 
 
 def _texts(context: RunContext, teacher: nn.Layer, images: Tensor, branch: str) -> list[str]:

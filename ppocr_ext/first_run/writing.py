@@ -40,7 +40,7 @@ from ppocr_ext.synth.dataset_folder import DatasetFolder, make_folder
 CONFIG = "config.yml"
 NETWORK = "network.yml"
 RUN = "run"
-TAUGHT = 0.3  # share of a batch that the weights before the training teach (docs/results.md, Released models)
+TAUGHT = 0.3  # share of a batch of the lines that must still be read (docs/results.md, Released models)
 MORE = 0.2  # share of a batch of the lines that only train (docs/results.md, Few labels)
 _OF_BASE = ("name", "label_file_list", "ratio_list", "data_dir", "delimiter", "ds_width", "transforms")
 
@@ -71,7 +71,7 @@ class Lists(NamedTuple):
         train: the samples of ``Train``.
         val: the samples of ``Eval``.
         general: the lines that the recogniser must still read; a training from nothing has nothing to keep.
-        taught: lines of their kind that the weights before the training teach; None if there are none.
+        taught: lines of their kind that train, so that less is forgotten; None if there are none.
         max_drop: how much the accuracy on ``general`` may fall.
         more: samples that train beside those of ``Train``, in a part of each batch; None if there are none.
     """
@@ -239,17 +239,10 @@ def config_text(plan: Plan, lists: Lists, out: Path, command: str) -> str:
 
 def _mixed(lists: Lists, base: Config) -> Iterator[Decision]:
     """Yield what puts other lines into each batch."""
-    mix: list[dict[str, Any]] = []
-    why = "other lines in each batch"
-    if lists.more is not None:
-        mix.append({"dataset": _files(lists.more), "share": MORE})
-    if lists.taught is not None:
-        mix.append({"dataset": _files(lists.taught), "share": TAUGHT, "labelled": False})
-        why += "; the weights before the training teach those with `labelled: false`: docs/training.md"
-        if base.settings.cal_metric_during_train:
-            yield Decision("Global.cal_metric_during_train", False, "not of lines without labels")
+    others = ((lists.more, MORE), (lists.taught, TAUGHT))
+    mix = [{"dataset": _files(data), "share": share} for data, share in others if data is not None]
     if mix:
-        yield Decision("Train.mix", mix, why)
+        yield Decision("Train.mix", mix, "other lines in each batch: docs/training.md")
     elif base.at("Train.mix", None) is not None:
         yield Decision("Train.mix", None, "the lists of the base are not used")
 
@@ -448,7 +441,7 @@ def max_drop(inspection: Inspection) -> float:
 def _write_general(inspection: Inspection, counts: Counter[str]) -> tuple[Data | None, Data | None]:
     """Write the lines that judge what the recogniser must still read, and those that teach it; return both.
 
-    Of a list of the user, every second line judges, and the weights before the training teach the others. Drawn lines
+    Of a list of the user, every second line judges, and the others train. Drawn lines
     only judge: where the new lines look like them, they would teach the mistakes of these weights too.
 
     Raises:

@@ -3,9 +3,10 @@
 
 For each seed and arm, `init --base MODEL` looks at a folder of labelled images, and `train` trains on it. Then the last
 weights and the best ones read the lists of --test: the first has new lines of the same kind, the others have lines of
-other kinds, which no training saw. `lines` and `labels` need --general, a list that has nothing in common with --test.
---lines takes that many images of the folder, chosen by the seed, and --rates trains with other learning rates.
---small takes fewer samples. Ctrl-C stops; the same command continues after the last finished command.
+other kinds, which no training saw. `labels` and `lines`, which the weights before teach, need --general, a list that
+has nothing in common with --test. --lines takes that many images of the folder, chosen by the seed, and --rates trains
+with other learning rates. --small takes fewer samples. Ctrl-C stops; the same command continues after the last finished
+command.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ ARMS: dict[str, tuple[list[str], bool]] = {
     "drawn": ([], False),  # its last weights are those of a run without Eval.general
     # BatchNorm of the neck; that of the backbone is fused
     "held": (["Global.freeze=[head.ctc_encoder.*conv*.norm.*]"], False),
-    "lines": ([], True),
-    "labels": (["Train.mix.0.labelled=true"], True),
+    "labels": ([], True),
+    "lines": (["Train.mix.0.labelled=false", "Global.cal_metric_during_train=false"], True),
 }
 WEIGHTS = ("latest", "best_accuracy")
 _SMALL = ["Global.epoch_num=2", "Optimizer.lr.warmup_epoch=0.1"]

@@ -3,12 +3,14 @@
 
 A wrong label is another line's, or has one other character. Precision: how many of the suspects were planted; recall:
 how many of the planted ones are suspects; first K: how many of the first K of the ranking (K: the number planted) were
-planted. Labels that were wrong before count as falsely found.
+planted. Labels that were wrong before count as falsely found. With --test, a released model is then trained on the
+list, and on what `doubtful --suspects drop` keeps of it; the last weights read lines that no training saw.
 """
 
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 from pathlib import Path
 
@@ -21,6 +23,7 @@ sys.path[:] = [str(ROOT), *sys.path[1:], str(ROOT / "tools")]
 from experiments.runs import experiment_parser, from_command_line  # noqa: E402
 from experiments.use_it import run_command  # noqa: E402
 from ppocr_ext.data.label_file import read_label_file, write_label_file  # noqa: E402
+from ppocr_ext.evaluation.predictions import read_predictions  # noqa: E402
 
 WAYS = ("another line", "one character")
 
@@ -47,30 +50,53 @@ def images_in(file: Path) -> list[str]:
     return rows[file.suffix == ".tsv" :]
 
 
+def trained_on(here: Path, file: Path, data: Path, args: argparse.Namespace, seed: int) -> str:
+    """Train on a list, whose paths start from ``data``; return how many of the test lines its last weights read."""
+    rows = [(line.images[0], line.label) for line in read_label_file(file)]
+    for image, _ in rows:
+        (copied := here / "data" / image).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(data / image, copied)
+    write_label_file(here / "data" / "labels.txt", rows)
+    run_command(here, "init", ["init", "data", "--base", args.base, "--seed", str(seed)])
+    own = [f"Global.seed={seed}", "Eval.general=null", "Train.mix=null", *args.opt]
+    run_command(here, "train", ["train", "-c", "my/config.yml", "-o", *own])
+    last = ["--output", "test.tsv", "-o", "Global.checkpoints=my/run/latest"]
+    run_command(here, "test", ["predict", "my/run", str(args.test.resolve()), *last])
+    read = [each.correct for each in read_predictions(here / "test.tsv")]
+    return f"{np.mean(read):.1%} of {len(read):,}"
+
+
 def run_experiment(args: argparse.Namespace) -> str:
     """Judge each planted list, and return the table as Markdown."""
+    data = (args.data_dir or args.list.parent).resolve()
     here = args.out.resolve()
     here.mkdir(parents=True, exist_ok=True)
     rows = [(line.images[0], line.label) for line in read_label_file(args.list) if line.issue is None]
     images, texts = [image for image, _ in rows], [text for _, text in rows]
-    table = ["| wrong | planted | suspects | precision | recall | first K |", "|---|---|---|---|---|---|"]
+    table = ["| wrong | planted | suspects | precision | recall | first K | read |", f"|{'---|' * 7}"]
     for share in args.shares:
-        for way in WAYS:
+        for way in args.ways:
             for seed in args.seeds:
                 wrong = plant(texts, share, way, seed)
                 name = f"{way.split()[0]}_{share:g}_{seed}"
                 listed = [(image, wrong.get(number, text)) for number, (image, text) in enumerate(rows)]
                 write_label_file(here / f"{name}.list", listed)
-                data = ["--data-dir", str((args.data_dir or args.list.parent).resolve())]
-                words = ["doubtful", f"{name}.list", *data, "--out", name, "--strong", args.strong]
-                run_command(here, name, [*words, f"--ignore={args.ignore}", "--times", str(args.times)])
+                words = ["doubtful", f"{name}.list", "--data-dir", str(data), "--out", name, "--strong"]
+                words += [args.strong, f"--ignore={args.ignore}", "--times", str(args.times)]
+                run_command(here, name, [*words, "--suspects", "drop"])
                 planted = {images[number] for number in wrong}
                 suspects = images_in(here / f"{name}_suspect.txt")
                 found = len(planted.intersection(suspects))
                 first = len(planted.intersection(images_in(here / f"{name}.tsv")[: len(wrong)]))
                 shares = [found / max(1, len(suspects)), found / len(wrong), first / len(wrong)]
                 cells = [f"{way}, seed {seed}", f"{len(wrong)} ({share:.0%})", str(len(suspects))]
-                table.append(f"| {' | '.join([*cells, *map('{:.1%}'.format, shares)])} |")
+                cells += map("{:.1%}".format, shares)
+                lists = {"trained": f"{name}.list", "cleaned": f"{name}_kept.txt"} if args.test else {}
+                found_by = [
+                    trained_on(here / f"{name}_{kind}", here / file, data, args, seed)
+                    for kind, file in lists.items()
+                ]
+                table.append(f"| {' | '.join([*cells, ', without suspects '.join(found_by)])} |")
     return "\n".join(table)
 
 
@@ -83,6 +109,12 @@ def main() -> int:
     parser.add_argument("--ignore", default="", metavar="TEXT", help="as the option of `doubtful`")
     parser.add_argument("--times", type=float, default=1000, help="as the option of `doubtful`")
     parser.add_argument("--shares", nargs="+", type=float, default=[0.05, 0.2])
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS), metavar="WAY")
+    parser.add_argument("--test", type=Path, metavar="LIST", help="train, too, and read this list")
+    parser.add_argument("--base", default="PP-OCRv6_small_rec", metavar="NAME", help="(PP-OCRv6_small_rec)")
+    parser.add_argument(
+        "-o", "--opt", nargs="+", default=[], metavar="KEY=VALUE", help="keys of the trainings"
+    )
     return from_command_line(parser, run_experiment)
 
 

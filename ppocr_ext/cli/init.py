@@ -34,7 +34,7 @@ file beside each image. Its files are only read. The folder of --out then holds
   train.txt, val.txt       the samples, split by page, folder or image; --split makes a split anew
   mixed.txt                what trains from nothing: your lines, and drawn ones
   dict.txt                 the characters, if they are not those of the base
-  general.txt              lines that the base reads, to see what a training forgets
+  general.txt              lines that the base reads, to see what a training forgets; others train, too
   more.txt                 the lines of --more that have only characters of the
                            labels
   doubtful.tsv             labels that the base does not believe, the worst first

@@ -31,7 +31,8 @@ from ppocr_ext.run.recogniser import single_recogniser
 from ppocr_ext.run.run import Run
 
 GENERAL, DROP = "general_acc", "general_drop"  # in the metrics of an evaluation
-_HALVINGS = 4  # of the way; a sixteenth of it is less than the lists can tell apart
+_HALVINGS = 3  # of the way, for each of both searches
+LITTLE = 0.005  # of the new lines, that may be lost on the way back
 _DOUBT = 0.05  # probability that lines hide a loss
 _ROUNDING = 1e-9
 _FIX = "Fix: give two checkpoints of one network and dictionary, such as those of one run."
@@ -92,9 +93,10 @@ def warn_of_few_lines(lines: int, max_drop: float) -> None:
 
 
 def search_blend(read: Callable[[float], BlendPoint], least: float) -> list[BlendPoint]:
-    """Find how far the weights may go until they read less than ``least`` of the general lines.
+    """Find how far the weights may go until they read less than ``least`` of the general lines, and need to go.
 
-    Both accuracies change in one direction, chance aside, so the part of the way in which that happens is halved.
+    Both accuracies change in one direction, chance aside, so the part of the way in which that happens is halved. At
+    most half of the way that is allowed is gone back: few new lines tell little.
 
     Args:
         read: evaluates the weights at a share of the way.
@@ -104,22 +106,32 @@ def search_blend(read: Callable[[float], BlendPoint], least: float) -> list[Blen
         The points that were read, by share. 1 is among them, and 0 if the others read too little.
     """
     points = [read(1.0)]
-    low, high = 0.0, 1.0
-    for _ in range(_HALVINGS if points[0].general < least else 0):
-        points.append(read((low + high) / 2))
-        if points[-1].general < least:
-            high = points[-1].share
-        else:
-            low = points[-1].share
-    if all(each.general < least for each in points):
+
+    def halve(low: float, high: float, is_far: Callable[[BlendPoint], bool]) -> float:
+        for _ in range(_HALVINGS):
+            points.append(read((low + high) / 2))
+            low, high = (low, points[-1].share) if is_far(points[-1]) else (points[-1].share, high)
+        return low
+
+    far = halve(0.0, 1.0, lambda point: point.general < least) if points[0].general < least else 1.0
+    if far:
+        most = best_blend(points, least)
+        halve(far / 2, far, lambda point: point.accuracy >= most.accuracy - LITTLE)
+    else:
         points.append(read(0.0))
     return sorted(points)
 
 
 def best_blend(points: Sequence[BlendPoint], least: float) -> BlendPoint:
-    """Return the point that reads most new lines and at least ``least`` of the general ones, or that of share 0."""
+    """Return the point nearest to the weights before that reads at least ``least`` of the general lines.
+
+    It reads as many new lines as any such point, up to :data:`LITTLE`. The weights before only are it if none reads
+    more.
+    """
     allowed = [each for each in points if each.general >= least or not each.share]
-    return max(allowed, key=lambda each: (each.accuracy, each.general))
+    most = max(allowed, key=lambda each: (each.accuracy, each.general))
+    near = [each for each in allowed if each.share and each.accuracy >= most.accuracy - LITTLE]
+    return min(near) if most.share else most
 
 
 def blend_record(before: float, max_drop: float, points: Sequence[BlendPoint]) -> str:

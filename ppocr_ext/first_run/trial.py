@@ -135,8 +135,7 @@ def try_steps(inspection: Inspection, host: str | None = None) -> tuple[Plan, fl
         return plan, None
     with TemporaryDirectory(prefix="ppocr_ext_") as folder:
         config = _write_some(inspection, Path(folder))
-        teaches = plan.base.weights is not None and inspection.general is not None
-        others = TAUGHT * teaches + MORE * (inspection.more is not None)
+        others = TAUGHT * (plan.base.weights is not None) + MORE * (inspection.more is not None)
         costs = costs_of_steps(config, plan.steps // plan["Global.epoch_num"], host, others)
     key = batch_size_key(plan.base.config)
     allowed = _MEMORY * memory_limit()

@@ -44,7 +44,7 @@ TAUGHT = 0.3  # share of a batch of the lines that must still be read (docs/resu
 MORE = 0.2  # share of a batch of the lines that only train (docs/results.md, Few labels)
 _OF_BASE = ("name", "label_file_list", "ratio_list", "data_dir", "delimiter", "ds_width", "transforms")
 
-GENERAL_LINES = 300
+GENERAL_LINES = 1_200  # that are drawn; the shortest have at most 2 characters
 # What may be lost of the general list. More is lost of drawn lines than of real ones: where 9 to 10 of 100 drawn lines
 # were, 1 to 4 of 100 photographed words and at most 1 of printed columns (docs/results.md, Released models).
 MAX_DROP, MAX_DROP_OF_OWN = 0.1, 0.01
@@ -135,7 +135,7 @@ def write_first_run(inspection: Inspection, command: str) -> Files:
     more = None if inspection.more is None else _write_more(inspection, inspection.more, counts)
     if plan.drawn:
         characters = sorted(plan.characters().intersection(inspection.found.texts.characters))
-        _draw(characters, inspection, out / _DRAWN, plan.drawn)
+        _draw(characters, inspection, out / _DRAWN, plan.drawn, inspection.found.texts.lengths)
     left_out: Counter[str] = Counter()
     notes: list[str] = []
     general = taught = None
@@ -296,9 +296,11 @@ def _inline(value: Any) -> str:
     return yaml_text(value) if isinstance(value, str) else json.dumps(value)
 
 
-def _draw(characters: Sequence[str], inspection: Inspection, folder: Path, count: int) -> None:
+def _draw(
+    characters: Sequence[str], inspection: Inspection, folder: Path, count: int, lengths: Sequence[float]
+) -> None:
     """Draw lines into a folder of our own; one that an earlier command drew otherwise is replaced."""
-    lines = line_source(characters, inspection.found.texts.lengths, inspection.seed)
+    lines = line_source(characters, lengths, inspection.seed)
     wanted = DatasetFolder(lines, train=count, val=0)
     try:
         make_folder(folder, wanted, usable_cores())
@@ -439,10 +441,9 @@ def max_drop(inspection: Inspection) -> float:
 
 
 def _write_general(inspection: Inspection, counts: Counter[str]) -> tuple[Data | None, Data | None]:
-    """Write the lines that judge what the recogniser must still read, and those that teach it; return both.
+    """Write the lines that judge what the recogniser must still read, and those that train too; return both.
 
-    Of a list of the user, every second line judges, and the others train. Drawn lines
-    only judge: where the new lines look like them, they would teach the mistakes of these weights too.
+    Every second line judges, or every fourth drawn one.
 
     Raises:
         DataError: lines cannot be drawn, or the user's list cannot be read.
@@ -457,14 +458,15 @@ def _write_general(inspection: Inspection, counts: Counter[str]) -> tuple[Data |
     own = inspection.general
     file = own or inspection.out / "general" / "train_list.txt"
     if own is None:
-        _draw(sorted(drawn), inspection, file.parent, GENERAL_LINES)
+        low, *longer = inspection.found.texts.lengths
+        _draw(sorted(drawn), inspection, file.parent, GENERAL_LINES, (min(low, 2), *longer))
     lines = [line for line in read_label_file(file) if line.label and known.issuperset(line.label)]
     texts = [line.label for line in lines]
     labels = plan.as_labels(texts) if own else map(plan.of_drawn, texts)
     rows = [(line.images[0], label) for line, label in zip(lines, labels, strict=True)]
-    every = 1 if own is None or plan.base.weights is None or len(rows) < 2 else 2
+    every = 1 if plan.base.weights is None else 4 if own is None else 2
+    others = [row for number, row in enumerate(rows) if number % every]
     judged, taught = (inspection.out / name for name in ("general.txt", "general_taught.txt"))
     counts["general"] = write_label_file(judged, rows[::every])
-    if every > 1:
-        counts["taught"] = write_label_file(taught, rows[1::every])
-    return Data(file.parent, judged) if rows else None, Data(file.parent, taught) if every > 1 else None
+    counts["taught"] = write_label_file(taught, others) if others else 0
+    return Data(file.parent, judged) if rows else None, Data(file.parent, taught) if others else None

@@ -4,7 +4,14 @@ import numpy as np
 import paddle
 import pytest
 
-from ppocr_ext.evaluation.blend import BlendPoint, best_blend, blended, search_blend, warn_of_few_lines
+from ppocr_ext.evaluation.blend import (
+    LITTLE,
+    BlendPoint,
+    best_blend,
+    blended,
+    search_blend,
+    warn_of_few_lines,
+)
 
 
 def test_weights_lie_between_and_are_exact_at_both_ends():
@@ -26,9 +33,21 @@ def test_the_search_finds_how_far_the_weights_may_go(limit):
 
     points = search_blend(point, 0.9)
     assert [each.share for each in points] == sorted(read) == sorted(set(read))
-    assert (0.0 in read) == (limit < 1 / 16)  # the weights before are read only if nothing else is left
+    assert (0.0 in read) == (limit < 1 / 8)  # the weights before are read only if nothing else is left
     best = best_blend(points, 0.9)
-    assert best.general == 0.9 and limit - 1 / 16 < best.share <= limit
+    assert best.general == 0.9 and limit - 1 / 8 < best.share <= limit
+
+
+@pytest.mark.parametrize("enough", [0.3, 0.6, 0.8, 1.0])
+@pytest.mark.parametrize("little", [0.0, LITTLE])
+def test_the_way_back_ends_where_new_lines_would_be_lost(enough, little):
+    """Weights that read as many new lines have forgotten less, also what no list has; half of the way stays."""
+
+    def point(share):
+        return BlendPoint(share, 0.9 if share == 1 else 0.9 - little if share >= enough else 0.8, 0.9)
+
+    best = best_blend(search_blend(point, 0.9), 0.9)
+    assert max(enough, 0.5) <= best.share <= max(enough, 0.5) + 1 / 16
 
 
 def test_of_equal_points_the_one_that_forgets_less_is_the_best():
@@ -36,6 +55,8 @@ def test_of_equal_points_the_one_that_forgets_less_is_the_best():
     assert best_blend(points, 0.85).share == 0.5
     assert best_blend(points, 0.88).share == 0.5
     assert best_blend(points, 0.95).share == 0.0  # nothing is allowed but the weights before
+    assert best_blend([points[0]._replace(accuracy=0.799), points[2]], 0.85).share == 1.0
+    assert best_blend([points[0]._replace(accuracy=0.8), points[2]], 0.85).share == 0.0  # nothing was learned
 
 
 @pytest.mark.parametrize("lines, drop", [(298, 0.01), (299, 0.01), (28, 0.1), (29, 0.1), (1, 0.0), (1, 1.0)])

@@ -36,7 +36,7 @@ PACKAGES = released.released_packages()  # tests have none, see conftest.py
 @pytest.fixture(autouse=True)
 def fewer_drawn_lines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(decisions, "DRAWN", 40)
-    monkeypatch.setattr(writing, "GENERAL_LINES", 6)
+    monkeypatch.setattr(writing, "GENERAL_LINES", 24)
     monkeypatch.chdir(tmp_path)
 
 
@@ -210,7 +210,9 @@ def test_a_base_says_how_much_it_reads_as_eval_says_it(
     config = load("my/config.yml")
     assert config.at("Architecture.pretrained_dict") is not None
     assert config.at("Global.pretrained_model") == "run/best_accuracy"
-    assert len(labels(Path("my/general.txt"))) == 6 and config.at("Train.mix", None) is None
+    judged, taught = (labels(Path(f"my/{name}.txt")) for name in ("general", "general_taught"))
+    assert (len(judged), len(taught)) == (6, 18) and judged.keys().isdisjoint(taught)
+    assert config.at("Train.mix.0.dataset.label_file_list") == ("my/general_taught.txt",)
     evaluated = said(capsys, "eval", "-c", "my/config.yml")
     accuracy = re.search(r"^acc: ([\d.]+)$", evaluated, re.MULTILINE)
     assert accuracy is not None and float(found[1]) / 100 == pytest.approx(float(accuracy[1]), abs=1e-9)
@@ -226,13 +228,13 @@ def test_the_batch_fits_into_the_memory_and_few_of_many_samples_are_judged(
     save_run(tiny("student", **{"Train.loader.batch_size_per_card": 4}), tmp_path / "run")
     peaks = iter([900, 1000, 900, 1000])
     monkeypatch.setattr(trial, "_peak_memory", lambda: next(peaks))
-    monkeypatch.setattr(trial, "memory_limit", lambda: 1500)
+    monkeypatch.setattr(trial, "memory_limit", lambda: 1600)
     monkeypatch.setattr(trial, "JUDGED", 20)
     monkeypatch.setattr(trial, "READS", 0.0)
     said(capsys, "init", photos, "--base", "run")
     content = json.loads(Path("my/init.json").read_text("utf-8"))
     config = load("my/config.yml")
-    # 900 bytes are 60 % of 1,500, and enough for 2 samples
+    # 960 bytes are 60 % of 1,600, and enough for 2 samples beside general ones
     assert (config.at("Train.loader.batch_size_per_card"), config.settings.accumulate) == (2, 2)
     values = {each["key"]: each["value"] for each in content["decisions"]}
     assert values["Train.loader.batch_size_per_card"] == 2 and values["Global.accumulate"] == 2

@@ -27,11 +27,13 @@ from experiments.use_it import run_command  # noqa: E402
 from ppocr_ext.evaluation.predictions import read_predictions  # noqa: E402
 from ppocr_ext.io.atomic import write_text  # noqa: E402
 
+_PLAIN = ["Eval.general=null", "Train.mix=null"]
 # name -> the values that differ from those of `init`, and whether it gets --general
 ARMS: dict[str, tuple[list[str], bool]] = {
-    "drawn": ([], False),  # its last weights are those of a run without Eval.general
+    "plain": (_PLAIN, False),
     # BatchNorm of the neck; that of the backbone is fused
-    "held": (["Global.freeze=[head.ctc_encoder.*conv*.norm.*]"], False),
+    "held": ([*_PLAIN, "Global.freeze=[head.ctc_encoder.*conv*.norm.*]"], False),
+    "drawn": ([], False),
     "labels": ([], True),
     "lines": (["Train.mix.0.labelled=false", "Global.cal_metric_during_train=false"], True),
 }

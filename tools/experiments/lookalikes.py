@@ -110,7 +110,13 @@ def train_arms(here: Path, args: argparse.Namespace, seed: int) -> None:
     words = ["init", str(here.parent / "train"), "--base", args.base, "--seed", str(seed)]
     run_command(here, "init", words)
     rate = load([here / "my" / "config.yml"]).at("Optimizer.lr.learning_rate")
-    shared = [f"Global.seed={seed}", "Eval.general=null", f"Optimizer.lr.learning_rate={rate}", *args.opt]
+    shared = [
+        f"Global.seed={seed}",
+        "Eval.general=null",
+        "Train.mix=null",
+        f"Optimizer.lr.learning_rate={rate}",
+        *args.opt,
+    ]
     for name in args.arms:
         frames, values = ARMS[name]
         configs = ["-c", "my/config.yml"]

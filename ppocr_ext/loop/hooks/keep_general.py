@@ -15,6 +15,7 @@ from ppocr_ext.checkpoint.weights import put_back
 from ppocr_ext.evaluation.blend import (
     DROP,
     GENERAL,
+    LITTLE,
     BlendPoint,
     best_blend,
     blend_record,
@@ -121,7 +122,8 @@ class KeepGeneral(Hook):
         points = search_blend(read, least)
         put_back(last, self._tensors)
         best = best_blend(points, least)
-        if (best.share or not is_start(self.loop.best)) and best[1:] > self._to_reach():
+        needed = self._to_reach()[0] - (0.0 if is_start(self.loop.best) else LITTLE)
+        if best.share and best.accuracy >= needed or not self.loop.best:
             self._chosen = blended(before, last, best.share)
             found = {GENERAL: best.general, DROP: self._before - best.general}
             self.loop.save_best({**metrics[best.share], **found}, is_start=not best.share)

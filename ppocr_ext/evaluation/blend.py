@@ -32,7 +32,6 @@ from ppocr_ext.run.run import Run
 
 GENERAL, DROP = "general_acc", "general_drop"  # in the metrics of an evaluation
 _HALVINGS = 3  # of the way, for each of both searches
-LITTLE = 0.005  # of the new lines, that may be lost on the way back
 _DOUBT = 0.05  # probability that lines hide a loss
 _ROUNDING = 1e-9
 _FIX = "Fix: give two checkpoints of one network and dictionary, such as those of one run."
@@ -92,7 +91,13 @@ def warn_of_few_lines(lines: int, max_drop: float) -> None:
         LOG.warning("%s: %s (found %d)", SECTION, of, lines)
 
 
-def search_blend(read: Callable[[float], BlendPoint], least: float) -> list[BlendPoint]:
+def standard_error(accuracy: float, lines: int) -> float:
+    """Return the standard error of an accuracy on so many lines; below one line if all are right."""
+    share = min(accuracy, 1 - 1 / lines)
+    return math.sqrt(share * (1 - share) / lines)
+
+
+def search_blend(read: Callable[[float], BlendPoint], least: float, lines: int) -> list[BlendPoint]:
     """Find how far the weights may go until they read less than ``least`` of the general lines, and need to go.
 
     Both accuracies change in one direction, chance aside, so the part of the way in which that happens is halved. At
@@ -101,6 +106,7 @@ def search_blend(read: Callable[[float], BlendPoint], least: float) -> list[Blen
     Args:
         read: evaluates the weights at a share of the way.
         least: the least accuracy on the general lines, from 0 to 1.
+        lines: how many new lines there are.
 
     Returns:
         The points that were read, by share. 1 is among them, and 0 if the others read too little.
@@ -115,22 +121,23 @@ def search_blend(read: Callable[[float], BlendPoint], least: float) -> list[Blen
 
     far = halve(0.0, 1.0, lambda point: point.general < least) if points[0].general < least else 1.0
     if far:
-        most = best_blend(points, least)
-        halve(far / 2, far, lambda point: point.accuracy >= most.accuracy - LITTLE)
+        most = best_blend(points, least, lines).accuracy
+        halve(far / 2, far, lambda point: point.accuracy >= most - standard_error(most, lines))
     else:
         points.append(read(0.0))
     return sorted(points)
 
 
-def best_blend(points: Sequence[BlendPoint], least: float) -> BlendPoint:
+def best_blend(points: Sequence[BlendPoint], least: float, lines: int) -> BlendPoint:
     """Return the point nearest to the weights before that reads at least ``least`` of the general lines.
 
-    It reads as many new lines as any such point, up to :data:`LITTLE`. The weights before only are it if none reads
-    more.
+    Its accuracy on the new lines is within a standard error of the best such point's (Breiman et al., Classification
+    and Regression Trees, 1984). The weights before only are it if none reads more.
     """
     allowed = [each for each in points if each.general >= least or not each.share]
     most = max(allowed, key=lambda each: (each.accuracy, each.general))
-    near = [each for each in allowed if each.share and each.accuracy >= most.accuracy - LITTLE]
+    enough = most.accuracy - standard_error(most.accuracy, lines)
+    near = [each for each in allowed if each.share and each.accuracy >= enough]
     return min(near) if most.share else most
 
 
@@ -182,8 +189,9 @@ def blend_checkpoints(
 
     start = read(0.0)
     least = least_general(start.general, max_drop)
-    points = sorted({start, *search_blend(lambda share: read(share) if share else start, least)})
-    best = best_blend(points, least)
+    lines = len(run.data.eval_loader.dataset)
+    points = sorted({start, *search_blend(lambda share: read(share) if share else start, least, lines)})
+    best = best_blend(points, least, lines)
     if target and best.share:
         put_back(blended(first, after, best.share), tensors)
         metrics = {indicator: best.accuracy, GENERAL: best.general, DROP: start.general - best.general}

@@ -23,7 +23,7 @@ from ppocr_ext.config.config_view import from_plain
 from ppocr_ext.config.yaml_io import dump
 from ppocr_ext.data.label_file import read_label_file, write_label_file
 from ppocr_ext.data.preprocessing import sampler_scales
-from ppocr_ext.data.sample_rules import SampleIssue
+from ppocr_ext.data.sample_rules import FRAME_WIDTH, FRAMES_A_CHARACTER, SampleIssue
 from ppocr_ext.errors import DataError
 from ppocr_ext.first_run.decisions import Decision, Plan
 from ppocr_ext.first_run.inspect import DRAWABLE, Inspection, line_source
@@ -44,10 +44,12 @@ TAUGHT = 0.3  # share of a batch of the lines that must still be read (docs/resu
 MORE = 0.2  # share of a batch of the lines that only train (docs/results.md, Few labels)
 _OF_BASE = ("name", "label_file_list", "ratio_list", "data_dir", "delimiter", "ds_width", "transforms")
 
-GENERAL_LINES = 1_200  # that are drawn; the shortest have at most 2 characters
-# What may be lost of the general list. More is lost of drawn lines than of real ones: where 9 to 10 of 100 drawn lines
-# were, 1 to 4 of 100 photographed words and at most 1 of printed columns (docs/results.md, Released models).
-MAX_DROP, MAX_DROP_OF_OWN = 0.1, 0.01
+GENERAL_LINES = 1_200  # that are drawn
+_SHORT, _LONG = (
+    2,
+    10,
+)  # characters of them, if labels are neither shorter nor longer and images have the frames for it
+MAX_DROP = 0.01  # of the general list
 JUDGED = 500  # samples of a list that are read before the training, and labels whose loss is computed
 _DRAWN = "drawn"  # lines to train on
 
@@ -432,12 +434,10 @@ def max_drop(inspection: Inspection) -> float:
     Weights that know few characters of the labels have to learn a script, and lose what they read before: measured, not
     forbidden, unless the user gave the list.
     """
-    if inspection.general is not None:
-        return MAX_DROP_OF_OWN
     known = inspection.plan.base.charset
     counts = {each: count for each, count in inspection.found.texts.characters.items() if each != " "}
     new = sum(count for each, count in counts.items() if known is not None and known.unknown(each))
-    return 1.0 if new > sum(counts.values()) / 2 else MAX_DROP
+    return 1.0 if inspection.general is None and new > sum(counts.values()) / 2 else MAX_DROP
 
 
 def _write_general(inspection: Inspection, counts: Counter[str]) -> tuple[Data | None, Data | None]:
@@ -458,8 +458,10 @@ def _write_general(inspection: Inspection, counts: Counter[str]) -> tuple[Data |
     own = inspection.general
     file = own or inspection.out / "general" / "train_list.txt"
     if own is None:
-        low, *longer = inspection.found.texts.lengths
-        _draw(sorted(drawn), inspection, file.parent, GENERAL_LINES, (min(low, 2), *longer))
+        low, middle, high = inspection.found.texts.lengths[:3]
+        frames = plan["RecResizeImg.image_shape"][2] // FRAME_WIDTH
+        lengths = (min(low, _SHORT), middle, max(high, min(_LONG, frames // FRAMES_A_CHARACTER)))
+        _draw(sorted(drawn), inspection, file.parent, GENERAL_LINES, lengths)
     lines = [line for line in read_label_file(file) if line.label and known.issuperset(line.label)]
     texts = [line.label for line in lines]
     labels = plan.as_labels(texts) if own else map(plan.of_drawn, texts)

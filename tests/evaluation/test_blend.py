@@ -5,11 +5,11 @@ import paddle
 import pytest
 
 from ppocr_ext.evaluation.blend import (
-    LITTLE,
     BlendPoint,
     best_blend,
     blended,
     search_blend,
+    standard_error,
     warn_of_few_lines,
 )
 
@@ -31,32 +31,42 @@ def test_the_search_finds_how_far_the_weights_may_go(limit):
         read.append(share)
         return BlendPoint(share, share**0.5, 0.9 if share <= limit else 0.1)
 
-    points = search_blend(point, 0.9)
+    points = search_blend(point, 0.9, 1000)
     assert [each.share for each in points] == sorted(read) == sorted(set(read))
     assert (0.0 in read) == (limit < 1 / 8)  # the weights before are read only if nothing else is left
-    best = best_blend(points, 0.9)
+    best = best_blend(points, 0.9, 1000)
     assert best.general == 0.9 and limit - 1 / 8 < best.share <= limit
 
 
 @pytest.mark.parametrize("enough", [0.3, 0.6, 0.8, 1.0])
-@pytest.mark.parametrize("little", [0.0, LITTLE])
+@pytest.mark.parametrize("little", [0.0, 0.009])
 def test_the_way_back_ends_where_new_lines_would_be_lost(enough, little):
     """Weights that read as many new lines have forgotten less, also what no list has; half of the way stays."""
 
     def point(share):
         return BlendPoint(share, 0.9 if share == 1 else 0.9 - little if share >= enough else 0.8, 0.9)
 
-    best = best_blend(search_blend(point, 0.9), 0.9)
+    best = best_blend(search_blend(point, 0.9, 1000), 0.9, 1000)
     assert max(enough, 0.5) <= best.share <= max(enough, 0.5) + 1 / 16
 
 
 def test_of_equal_points_the_one_that_forgets_less_is_the_best():
     points = [BlendPoint(0.0, 0.2, 0.9), BlendPoint(0.5, 0.8, 0.89), BlendPoint(1.0, 0.8, 0.87)]
-    assert best_blend(points, 0.85).share == 0.5
-    assert best_blend(points, 0.88).share == 0.5
-    assert best_blend(points, 0.95).share == 0.0  # nothing is allowed but the weights before
-    assert best_blend([points[0]._replace(accuracy=0.799), points[2]], 0.85).share == 1.0
-    assert best_blend([points[0]._replace(accuracy=0.8), points[2]], 0.85).share == 0.0  # nothing was learned
+    assert best_blend(points, 0.85, 10).share == 0.5
+    assert best_blend(points, 0.88, 10).share == 0.5
+    assert best_blend(points, 0.95, 10).share == 0.0  # nothing is allowed but the weights before
+    assert best_blend([points[0]._replace(accuracy=0.799), points[2]], 0.85, 10).share == 1.0
+    assert (
+        best_blend([points[0]._replace(accuracy=0.8), points[2]], 0.85, 10).share == 0.0
+    )  # nothing was learned
+
+
+@pytest.mark.parametrize("lines", [1, 2, 10, 70, 1000])
+def test_a_standard_error_is_that_of_a_share_and_less_than_a_line_if_all_are_right(lines):
+    rng = np.random.default_rng(0)
+    drawn = rng.binomial(lines, 0.7, 100_000) / lines
+    assert abs(standard_error(0.7, lines) - drawn.std()) < (0.01 if lines > 9 else 1)
+    assert standard_error(1.0, lines) < 1 / lines
 
 
 @pytest.mark.parametrize("lines, drop", [(298, 0.01), (299, 0.01), (28, 0.1), (29, 0.1), (1, 0.0), (1, 1.0)])

@@ -15,7 +15,6 @@ from ppocr_ext.checkpoint.weights import put_back
 from ppocr_ext.evaluation.blend import (
     DROP,
     GENERAL,
-    LITTLE,
     BlendPoint,
     best_blend,
     blend_record,
@@ -23,6 +22,7 @@ from ppocr_ext.evaluation.blend import (
     blended,
     least_general,
     search_blend,
+    standard_error,
     warn_of_few_lines,
 )
 from ppocr_ext.evaluation.evaluate import evaluate_now
@@ -119,10 +119,15 @@ class KeepGeneral(Hook):
             return point
 
         least = least_general(self._before, self._max_drop)
-        points = search_blend(read, least)
+        lines = len(self._run.data.eval_loader.dataset)
+        points = search_blend(read, least, lines)
         put_back(last, self._tensors)
-        best = best_blend(points, least)
-        needed = self._to_reach()[0] - (0.0 if is_start(self.loop.best) else LITTLE)
+        best = best_blend(points, least, lines)
+        needed = self._to_reach()[0]
+        if self.loop.best and not is_start(
+            self.loop.best
+        ):  # the best of many evaluations owes something to chance
+            needed -= 2 * standard_error(needed, lines)
         if best.share and best.accuracy >= needed or not self.loop.best:
             self._chosen = blended(before, last, best.share)
             found = {GENERAL: best.general, DROP: self._before - best.general}

@@ -92,9 +92,12 @@ def warn_of_few_lines(lines: int, max_drop: float) -> None:
 
 
 def standard_error(accuracy: float, lines: int) -> float:
-    """Return the standard error of an accuracy on so many lines; below one line if all are right."""
-    share = min(accuracy, 1 - 1 / lines)
-    return math.sqrt(share * (1 - share) / lines)
+    """Return the standard error of an accuracy on so many lines, with one more that is right and one that is wrong.
+
+    Without these two (Laplace's rule), few lines that are all right would leave no doubt.
+    """
+    share = (accuracy * lines + 1) / (lines + 2)
+    return math.sqrt(share * (1 - share) / (lines + 2))
 
 
 def search_blend(read: Callable[[float], BlendPoint], least: float, lines: int) -> list[BlendPoint]:

@@ -45,10 +45,7 @@ MORE = 0.2  # share of a batch of the lines that only train (docs/results.md, Fe
 _OF_BASE = ("name", "label_file_list", "ratio_list", "data_dir", "delimiter", "ds_width", "transforms")
 
 GENERAL_LINES = 1_200  # that are drawn
-_SHORT, _LONG = (
-    2,
-    10,
-)  # characters of them, if labels are neither shorter nor longer and images have the frames for it
+_SHORT, _LONG = 2, 10  # characters of them, unless labels are shorter or longer, and as far as they fit
 MAX_DROP = 0.01  # of the general list
 JUDGED = 500  # samples of a list that are read before the training, and labels whose loss is computed
 _DRAWN = "drawn"  # lines to train on
@@ -459,8 +456,8 @@ def _write_general(inspection: Inspection, counts: Counter[str]) -> tuple[Data |
     file = own or inspection.out / "general" / "train_list.txt"
     if own is None:
         low, middle, high = inspection.found.texts.lengths[:3]
-        frames = plan["RecResizeImg.image_shape"][2] // FRAME_WIDTH
-        lengths = (min(low, _SHORT), middle, max(high, min(_LONG, frames // FRAMES_A_CHARACTER)))
+        fitting = plan["RecResizeImg.image_shape"][2] // FRAME_WIDTH // FRAMES_A_CHARACTER
+        lengths = (min(low, _SHORT), middle, max(high, min(_LONG, fitting, plan.longest)))
         _draw(sorted(drawn), inspection, file.parent, GENERAL_LINES, lengths)
     lines = [line for line in read_label_file(file) if line.label and known.issuperset(line.label)]
     texts = [line.label for line in lines]

@@ -16,14 +16,14 @@ from ppocr_ext import errors
 MODULES = house.modules()
 # A change that needs more raises them in its own commit, and says what for.
 MOST = {
-    "working statements": 24_891,
-    "all statements": 31_625,
-    "tokens": 354_810,
+    "working statements": 24_903,
+    "all statements": 31_640,
+    "tokens": 355_140,
     "files": 270,
-    "lines of tests": 45_045,
-    "lines of tools": 6_552,
-    "words of English prose": 23_280,
-    "words of tables": 8_499,
+    "lines of tests": 45_091,
+    "lines of tools": 6_591,
+    "words of English prose": 23_210,
+    "words of tables": 8_425,
     "pages": 15,
 }
 ERRORS = {

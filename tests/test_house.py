@@ -16,14 +16,14 @@ from ppocr_ext import errors
 MODULES = house.modules()
 # A change that needs more raises them in its own commit, and says what for.
 MOST = {
-    "working statements": 24_903,
-    "all statements": 31_640,
-    "tokens": 355_140,
+    "working statements": 24_920,
+    "all statements": 31_660,
+    "tokens": 355_395,
     "files": 270,
-    "lines of tests": 45_091,
+    "lines of tests": 45_098,
     "lines of tools": 6_591,
-    "words of English prose": 23_210,
-    "words of tables": 8_425,
+    "words of English prose": 23_243,
+    "words of tables": 8_424,
     "pages": 15,
 }
 ERRORS = {

@@ -34,7 +34,8 @@ file beside each image. Its files are only read. The folder of --out then holds
   train.txt, val.txt       the samples, split by page, folder or image; --split makes a split anew
   mixed.txt                what trains from nothing: your lines, and drawn ones
   dict.txt                 the characters, if they are not those of the base
-  general.txt              lines that the base reads, to see what a training forgets; others train, too
+  general.txt              lines that the base reads, to see what a training forgets
+  general_taught.txt       such lines that train, so that it forgets less
   more.txt                 the lines of --more that have only characters of the
                            labels
   doubtful.tsv             labels that the base does not believe, the worst first
@@ -70,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--general",
         type=Path,
         metavar="LIST",
-        help="label file of what must still be read (default: drawn lines); every second line trains",
+        help="label file of what must still be read (default: drawn lines); half of it trains",
     )
     add("--characters", metavar="TEXT", help="read only these, such as 0-9A-Z")
     add("--format", metavar="NAME", help="of DATA, if it can be read in several ways")

@@ -96,11 +96,13 @@ def standard_error(accuracy: float, lines: int) -> float:
 
     Without these two (Laplace's rule), few lines that are all right would leave no doubt.
     """
-    share = (accuracy * lines + 1) / (lines + 2)
+    share = (min(max(accuracy, 0.0), 1.0) * lines + 1) / (lines + 2)
     return math.sqrt(share * (1 - share) / (lines + 2))
 
 
-def search_blend(read: Callable[[float], BlendPoint], least: float, lines: int) -> list[BlendPoint]:
+def search_blend(
+    read: Callable[[float], BlendPoint], least: float, lines: int, floor: float
+) -> list[BlendPoint]:
     """Find how far the weights may go until they read less than ``least`` of the general lines, and need to go.
 
     Both accuracies change in one direction, chance aside, so the part of the way in which that happens is halved. At
@@ -110,6 +112,7 @@ def search_blend(read: Callable[[float], BlendPoint], least: float, lines: int) 
         read: evaluates the weights at a share of the way.
         least: the least accuracy on the general lines, from 0 to 1.
         lines: how many new lines there are.
+        floor: the accuracy of the weights before on the new lines, if it is known; else 0.
 
     Returns:
         The points that were read, by share. 1 is among them, and 0 if the others read too little.
@@ -124,24 +127,33 @@ def search_blend(read: Callable[[float], BlendPoint], least: float, lines: int) 
 
     far = halve(0.0, 1.0, lambda point: point.general < least) if points[0].general < least else 1.0
     if far:
-        most = best_blend(points, least, lines).accuracy
-        halve(far / 2, far, lambda point: point.accuracy >= most - standard_error(most, lines))
+        enough = _enough([each for each in points if each.general >= least], lines, floor)
+        halve(far / 2, far, lambda point: point.accuracy >= enough)
     else:
         points.append(read(0.0))
     return sorted(points)
 
 
-def best_blend(points: Sequence[BlendPoint], least: float, lines: int) -> BlendPoint:
+def _enough(points: Sequence[BlendPoint], lines: int, floor: float) -> float:
+    """Return the accuracy within a standard error of the highest one, but not below that of the weights before.
+
+    Breiman et al., Classification and Regression Trees, 1984: the simplest within one standard error of the best.
+    """
+    most = max(each.accuracy for each in points)
+    return max(floor, most - standard_error(most, lines))
+
+
+def best_blend(points: Sequence[BlendPoint], least: float, lines: int, floor: float) -> BlendPoint:
     """Return the point nearest to the weights before that reads at least ``least`` of the general lines.
 
-    Its accuracy on the new lines is within a standard error of the best such point's (Breiman et al., Classification
-    and Regression Trees, 1984). The weights before only are it if none reads more.
+    It reads as many new lines as the best such point, within a standard error. The weights before only are it if none
+    reads more. Arguments are those of :func:`search_blend`.
     """
     allowed = [each for each in points if each.general >= least or not each.share]
     most = max(allowed, key=lambda each: (each.accuracy, each.general))
-    enough = most.accuracy - standard_error(most.accuracy, lines)
+    enough = _enough(allowed, lines, floor)
     near = [each for each in allowed if each.share and each.accuracy >= enough]
-    return min(near) if most.share else most
+    return min(near) if most.share and near else most
 
 
 def blend_record(before: float, max_drop: float, points: Sequence[BlendPoint]) -> str:
@@ -193,8 +205,9 @@ def blend_checkpoints(
     start = read(0.0)
     least = least_general(start.general, max_drop)
     lines = len(run.data.eval_loader.dataset)
-    points = sorted({start, *search_blend(lambda share: read(share) if share else start, least, lines)})
-    best = best_blend(points, least, lines)
+    limits = (least, lines, start.accuracy)
+    points = sorted({start, *search_blend(lambda share: read(share) if share else start, *limits)})
+    best = best_blend(points, *limits)
     if target and best.share:
         put_back(blended(first, after, best.share), tensors)
         metrics = {indicator: best.accuracy, GENERAL: best.general, DROP: start.general - best.general}

@@ -17,7 +17,7 @@ import numpy as np
 import paddle
 from tqdm import tqdm
 
-from ppocr_ext.base.parts import kind_of
+from ppocr_ext.base.parts import OF_LABEL_FILES, kind_of
 from ppocr_ext.config import Config, load, resolve_charset
 from ppocr_ext.data.batches import batch_size, batch_size_key
 from ppocr_ext.data.label_file import read_raw_lines, write_label_file
@@ -220,6 +220,8 @@ def _with_some(config: Config, data: Data, *more: Path) -> Config:
         with atomic_writer(some) as stream:
             stream.writelines(lines[number * len(lines) // count] for number in range(count))
         values |= {"Eval.dataset.label_file_list": [str(some)], "Eval.dataset.data_dir": str(data.folder)}
+        if config.at("Eval.dataset.name") not in OF_LABEL_FILES:
+            values["Eval.dataset.name"] = "SimpleDataSet"
     return config.with_values(values)
 
 

@@ -227,7 +227,7 @@ def config_text(plan: Plan, lists: Lists, out: Path, command: str) -> str:
             lines.append(f"  {name}: {_inline(value)}{f'   {_comment(reasons)}' if reasons else ''}")
     lines += ["Eval:", f"  dataset: !replace {_inline(_dataset(plan, 'Eval', lists.val))}"]
     if lists.general is not None and base.weights is not None:
-        kept = {"dataset": _files(lists.general), "max_drop": lists.max_drop}
+        kept = {"dataset": _files_beside(lists.general, lists.val), "max_drop": lists.max_drop}
         lines.append(
             f"  general: {_inline(kept)}   {_comment('what may be lost of other lines: docs/training.md')}"
         )
@@ -239,7 +239,11 @@ def config_text(plan: Plan, lists: Lists, out: Path, command: str) -> str:
 def _mixed(lists: Lists, base: Config) -> Iterator[Decision]:
     """Yield what puts other lines into each batch."""
     others = ((lists.more, MORE), (lists.taught, TAUGHT))
-    mix = [{"dataset": _files(data), "share": share} for data, share in others if data is not None]
+    mix = [
+        {"dataset": _files_beside(data, lists.train), "share": share}
+        for data, share in others
+        if data is not None
+    ]
     if mix:
         yield Decision("Train.mix", mix, "other lines in each batch: docs/training.md")
     elif base.at("Train.mix", None) is not None:
@@ -250,6 +254,12 @@ def _files(data: Data) -> dict[str, Any]:
     """Return the keys of a ``dataset`` that name its samples."""
     folder = {"data_dir": shown_path(data.folder)}
     return folder if data.labels is None else {**folder, "label_file_list": [shown_path(data.labels)]}
+
+
+def _files_beside(data: Data, first: Data) -> dict[str, Any]:
+    """Return the keys of a ``dataset`` of other samples than ``first``, whose keys it has besides."""
+    is_other = first.labels is None and data.labels is not None
+    return {**({"name": "SimpleDataSet"} if is_other else {}), **_files(data)}
 
 
 def _comment(text: str) -> str:
@@ -454,15 +464,17 @@ def _write_general(inspection: Inspection, counts: Counter[str]) -> tuple[Data |
         drawn = {each for each in drawn if each.isascii() or each in inspection.found.texts.characters}
     own = inspection.general
     file = own or inspection.out / "general" / "train_list.txt"
+    frames = plan["RecResizeImg.image_shape"][2] // FRAME_WIDTH
     if own is None:
         low, middle, high = inspection.found.texts.lengths[:3]
-        fitting = plan["RecResizeImg.image_shape"][2] // FRAME_WIDTH // FRAMES_A_CHARACTER
-        lengths = (min(low, _SHORT), middle, max(high, min(_LONG, fitting, plan.longest)))
+        longest = max(high, min(_LONG, frames // FRAMES_A_CHARACTER, plan.longest))
+        lengths = (min(low, _SHORT), middle, longest)
         _draw(sorted(drawn), inspection, file.parent, GENERAL_LINES, lengths)
     lines = [line for line in read_label_file(file) if line.label and known.issuperset(line.label)]
     texts = [line.label for line in lines]
     labels = plan.as_labels(texts) if own else map(plan.of_drawn, texts)
-    rows = [(line.images[0], label) for line, label in zip(lines, labels, strict=True)]
+    most = min(plan.longest, frames)
+    rows = [(line.images[0], label) for line, label in zip(lines, labels, strict=True) if len(label) <= most]
     every = 1 if plan.base.weights is None else 4 if own is None else 2
     others = [row for number, row in enumerate(rows) if number % every]
     judged, taught = (inspection.out / name for name in ("general.txt", "general_taught.txt"))

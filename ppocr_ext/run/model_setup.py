@@ -339,10 +339,16 @@ def require_reading_teachers(context: RunContext, model: nn.Layer, names: Sequen
                 f"Fix: correct that; to train anyway: -o Global.{ALLOW_UNTRAINED}=true.",
                 code="teacher_cannot_read",
             )
-        right = max((sum(map(eq, read, batch.texts)) for read in texts.values()), default=batch.samples)
-        if right < _FEW_RIGHT * batch.samples:
-            teaches = f"reads {right} of {batch.samples} samples of Train right: it teaches its errors too"
-            LOG.warning("%s %s. Fix: train it on such lines first", name, teaches)
+        labels = _without_spaces(batch.texts)
+        right = [sum(map(eq, _without_spaces(read), labels)) for read in texts.values()]
+        if right and max(right) < _FEW_RIGHT * batch.samples:
+            reads = f"reads {max(right)} of {batch.samples} samples of Train right, and would teach its errors too"
+            LOG.warning("%s %s. Fix: train it on such lines first, if you can", name, reads)
+
+
+def _without_spaces(texts: Iterable[str]) -> list[str]:
+    """Return texts as most metrics compare them."""
+    return [each.replace(" ", "") for each in texts]
 
 
 def _texts(context: RunContext, teacher: nn.Layer, images: Tensor, branch: str) -> list[str]:

@@ -31,10 +31,10 @@ def test_the_search_finds_how_far_the_weights_may_go(limit):
         read.append(share)
         return BlendPoint(share, share**0.5, 0.9 if share <= limit else 0.1)
 
-    points = search_blend(point, 0.9, 1000)
+    points = search_blend(point, 0.9, 1000, 0.0)
     assert [each.share for each in points] == sorted(read) == sorted(set(read))
     assert (0.0 in read) == (limit < 1 / 8)  # the weights before are read only if nothing else is left
-    best = best_blend(points, 0.9, 1000)
+    best = best_blend(points, 0.9, 1000, 0.0)
     assert best.general == 0.9 and limit - 1 / 8 < best.share <= limit
 
 
@@ -46,19 +46,22 @@ def test_the_way_back_ends_where_new_lines_would_be_lost(enough, little):
     def point(share):
         return BlendPoint(share, 0.9 if share == 1 else 0.9 - little if share >= enough else 0.8, 0.9)
 
-    best = best_blend(search_blend(point, 0.9, 1000), 0.9, 1000)
+    best = best_blend(search_blend(point, 0.9, 1000, 0.5), 0.9, 1000, 0.5)
     assert max(enough, 0.5) <= best.share <= max(enough, 0.5) + 1 / 16
 
 
 def test_of_equal_points_the_one_that_forgets_less_is_the_best():
     points = [BlendPoint(0.0, 0.2, 0.9), BlendPoint(0.5, 0.8, 0.89), BlendPoint(1.0, 0.8, 0.87)]
-    assert best_blend(points, 0.85, 10).share == 0.5
-    assert best_blend(points, 0.88, 10).share == 0.5
-    assert best_blend(points, 0.95, 10).share == 0.0  # nothing is allowed but the weights before
-    assert best_blend([points[0]._replace(accuracy=0.799), points[2]], 0.85, 10).share == 1.0
-    assert (
-        best_blend([points[0]._replace(accuracy=0.8), points[2]], 0.85, 10).share == 0.0
-    )  # nothing was learned
+    assert best_blend(points, 0.85, 10, 0.2).share == 0.5
+    assert best_blend(points, 0.88, 10, 0.2).share == 0.5
+    assert best_blend(points, 0.95, 10, 0.2).share == 0.0  # nothing is allowed but the weights before
+
+
+@pytest.mark.parametrize(("before", "share"), [(0.2, 0.6), (0.79, 1.0), (0.8, 0.0)])
+def test_the_way_back_never_reads_less_than_the_weights_before(before, share):
+    """Within a standard error of ten lines are many accuracies."""
+    points = [BlendPoint(0.0, before, 0.9), BlendPoint(0.6, 0.78, 0.9), BlendPoint(1.0, 0.8, 0.9)]
+    assert best_blend(points, 0.85, 10, before).share == share
 
 
 @pytest.mark.parametrize("lines", [10, 70, 1000])

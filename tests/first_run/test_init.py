@@ -326,7 +326,7 @@ def test_other_lines_train_and_judge_nothing(
 
 
 def test_lmdbs_for_train_and_val_are_read_as_they_are(
-    photos: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    photos: Path, tiny: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(decisions, "DRAWN", 0)
     words = ("--label-files", photos / "labels.txt", "--data-dir", photos)
@@ -337,6 +337,10 @@ def test_lmdbs_for_train_and_val_are_read_as_they_are(
     assert main(["config", "-c", "my/config.yml", "--check"]) == 0
     said(capsys, "init", "sets", "--characters", "0-8", "--out", "some")
     assert set("".join(labels(Path("some/train.txt")).values())) <= set("012345678")
+    save_run(tiny("student"), Path("run"))
+    said(capsys, "init", "sets", "--base", "run", "--out", "kept")  # beside drawn lines, which are in no LMDB
+    assert load("kept/config.yml").at("Eval.dataset.data_dir") == "sets/val"
+    assert main(["config", "-c", "kept/config.yml", "--check"]) == 0
     said(capsys, "init", "sets/train", "--out", "one")
     assert all((Path("one") / name).is_file() for name in labels(Path("one/train.txt")))
 

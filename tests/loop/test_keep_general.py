@@ -96,7 +96,7 @@ def test_weights_that_forget_are_drawn_back(kept, forgetting, tmp_path, weights)
     best = train(kept()).best
     assert best == Checkpoint(tmp_path / "run" / "latest").train_state().best
     content = general(tmp_path / "run")
-    chosen = best_blend([BlendPoint(**each) for each in content["points"]], 0.8, 10).share
+    chosen = best_blend([BlendPoint(**each) for each in content["points"]], 0.8, 10, 0.0).share
     assert 0 < chosen < 1
     assert read_in(tmp_path / "run")[-1][1] > 0.1  # so the last weights are not the best
 

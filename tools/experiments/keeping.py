@@ -3,10 +3,10 @@
 
 For each seed and arm, `init --base MODEL` looks at a folder of labelled images, and `train` trains on it. Then the last
 weights and the best ones read the lists of --test: the first has new lines of the same kind, the others have lines of
-other kinds, which no training saw. `labels` and `lines`, which the weights before teach, need --general, a list that
-has nothing in common with --test. --lines takes that many images of the folder, chosen by the seed, and --rates trains
-with other learning rates. --small takes fewer samples. Ctrl-C stops; the same command continues after the last finished
-command.
+other kinds, which no training saw. `labels` and `lines` need --general, a list that has nothing in common with --test;
+its labels teach in `labels`, and the weights before in `lines`. --lines takes that many images of the folder, chosen by
+the seed, and --rates trains with other learning rates. --small takes fewer samples. Ctrl-C stops; the same command
+continues after the last finished command.
 """
 
 from __future__ import annotations

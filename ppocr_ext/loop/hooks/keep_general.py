@@ -39,7 +39,7 @@ class KeepGeneral(Hook):
     """Let only weights be the best that still read the general list (a hook of process 0).
 
     The list is read with the weights before the training, and whenever an evaluation is better than all before. At
-    the end, the last weights are drawn back towards those before as far as it takes.
+    the end, the last weights are drawn back towards those before, as far as the list takes and the new lines allow.
 
     Args:
         max_drop: how much of the general accuracy may be lost, from 0 to 1.
@@ -61,6 +61,7 @@ class KeepGeneral(Hook):
         self._before = float(state["before"]) if state else self._general()
         # the highest accuracy of weights that have lost too much
         self._refused = float(state.get("refused", -1.0))
+        self._start = float(state.get("start", 0.0))
         lines = len(self._loader.dataset)
         LOG.info("%s", f"{SECTION}: the weights before the training read {self._before:.2%} of {lines} lines")
         if self._before < _LITTLE:
@@ -81,13 +82,15 @@ class KeepGeneral(Hook):
         return {name: paddle.to_tensor(value) for name, value in weights.items()}
 
     def state(self) -> Mapping[str, Any]:
-        return {"before": self._before, "refused": self._refused}
+        return {"before": self._before, "refused": self._refused, "start": self._start}
 
     def saved_weights(self, name: str) -> Mapping[str, Any]:
         return self._chosen if name == BEST else {}
 
     def judge_best(self, metrics: Mapping[str, float], at_start: bool) -> tuple[bool, Mapping[str, float]]:
         accuracy = metrics[self._indicator]
+        if at_start:
+            self._start = accuracy  # of the new lines, with the weights before
         if accuracy <= self._refused:  # reading takes time, and the last weights are read anyway
             return False, {}
         general = self._before if at_start else self._general()
@@ -120,14 +123,14 @@ class KeepGeneral(Hook):
 
         least = least_general(self._before, self._max_drop)
         lines = len(self._run.data.eval_loader.dataset)
-        points = search_blend(read, least, lines)
+        points = search_blend(read, least, lines, self._start)
         put_back(last, self._tensors)
-        best = best_blend(points, least, lines)
+        best = best_blend(points, least, lines, self._start)
         needed = self._to_reach()[0]
         if self.loop.best and not is_start(
             self.loop.best
         ):  # the best of many evaluations owes something to chance
-            needed -= 2 * standard_error(needed, lines)
+            needed = max(self._start, needed - 2 * standard_error(needed, lines))
         if best.share and best.accuracy >= needed or not self.loop.best:
             self._chosen = blended(before, last, best.share)
             found = {GENERAL: best.general, DROP: self._before - best.general}
@@ -137,7 +140,7 @@ class KeepGeneral(Hook):
         if is_start(self.loop.best):
             reason = (
                 f"no weights of this training read as many new lines as those before, and lose at most "
-                f"{self._max_drop:.2%} of {SECTION}. Fix: let such lines teach (init --general), or allow more "
+                f"{self._max_drop:.2%} of {SECTION}. Fix: let such real lines train (init --general), or allow more "
                 "(Eval.general.max_drop); `latest` has the last weights"
             )
             self.loop.request_stop(reason, status="not_kept")

@@ -22,8 +22,8 @@ MOST = {
     "files": 270,
     "lines of tests": 45_098,
     "lines of tools": 6_591,
-    "words of English prose": 23_293,
-    "words of tables": 8_424,
+    "words of English prose": 23_324,
+    "words of tables": 8_480,
     "pages": 15,
 }
 ERRORS = {

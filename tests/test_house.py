@@ -16,13 +16,13 @@ from ppocr_ext import errors
 MODULES = house.modules()
 # A change that needs more raises them in its own commit, and says what for.
 MOST = {
-    "working statements": 24_920,
-    "all statements": 31_660,
-    "tokens": 355_395,
+    "working statements": 24_921,
+    "all statements": 31_661,
+    "tokens": 355_394,
     "files": 270,
-    "lines of tests": 45_098,
+    "lines of tests": 45_110,
     "lines of tools": 6_591,
-    "words of English prose": 23_324,
+    "words of English prose": 23_309,
     "words of tables": 8_480,
     "pages": 15,
 }

@@ -57,7 +57,7 @@ examples:
 
 exit codes: 0 done; 1 an image could not be read; 2 error
 """
-_TRIED = 100  # the greatest number of lines that show whether the models can judge
+_TRIED = 100  # lines that are read first, to learn whether the models can judge
 _SHOWN = 10  # unreadable images in a message
 _FLAGS = ("suspect", "easy", "broken")
 

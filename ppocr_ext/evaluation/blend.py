@@ -112,7 +112,7 @@ def search_blend(
         read: evaluates the weights at a share of the way.
         least: the least accuracy on the general lines, from 0 to 1.
         lines: how many new lines there are.
-        floor: the accuracy of the weights before on the new lines, if it is known; else 0.
+        floor: the least accuracy on the new lines, such as that of the weights before.
 
     Returns:
         The points that were read, by share. 1 is among them, and 0 if the others read too little.
@@ -135,7 +135,7 @@ def search_blend(
 
 
 def _enough(points: Sequence[BlendPoint], lines: int, floor: float) -> float:
-    """Return the accuracy within a standard error of the highest one, but not below that of the weights before.
+    """Return the accuracy within a standard error of the highest one, but not below ``floor``.
 
     Breiman et al., Classification and Regression Trees, 1984: the simplest within one standard error of the best.
     """

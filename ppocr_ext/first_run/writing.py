@@ -448,9 +448,9 @@ def max_drop(inspection: Inspection) -> float:
 
 
 def _write_general(inspection: Inspection, counts: Counter[str]) -> tuple[Data | None, Data | None]:
-    """Write the lines that judge what the recogniser must still read, and those that train too; return both.
+    """Write the general lines that evaluate, and those that train; return both.
 
-    Every second line judges, or every fourth drawn one.
+    Every second line of the user's list evaluates, or every fourth drawn line.
 
     Raises:
         DataError: lines cannot be drawn, or the user's list cannot be read.
@@ -476,8 +476,9 @@ def _write_general(inspection: Inspection, counts: Counter[str]) -> tuple[Data |
     most = min(plan.longest, frames)
     rows = [(line.images[0], label) for line, label in zip(lines, labels, strict=True) if len(label) <= most]
     every = 1 if plan.base.weights is None else 4 if own is None else 2
-    others = [row for number, row in enumerate(rows) if number % every]
-    judged, taught = (inspection.out / name for name in ("general.txt", "general_taught.txt"))
-    counts["general"] = write_label_file(judged, rows[::every])
-    counts["taught"] = write_label_file(taught, others) if others else 0
-    return Data(file.parent, judged) if rows else None, Data(file.parent, taught) if others else None
+    training = [row for number, row in enumerate(rows) if number % every]
+    of_evaluation, of_training = (inspection.out / f"{name}.txt" for name in ("general", "general_taught"))
+    counts["general"] = write_label_file(of_evaluation, rows[::every])
+    counts["taught"] = write_label_file(of_training, training) if training else 0
+    general = Data(file.parent, of_evaluation) if rows else None
+    return general, Data(file.parent, of_training) if training else None

@@ -210,11 +210,11 @@ def test_a_base_says_how_much_it_reads_as_eval_says_it(
     config = load("my/config.yml")
     assert config.at("Architecture.pretrained_dict") is not None
     assert config.at("Global.pretrained_model") == "run/best_accuracy"
-    judged, taught = (labels(Path(f"my/{name}.txt")) for name in ("general", "general_taught"))
-    assert (len(judged), len(taught)) == (6, 18) and judged.keys().isdisjoint(taught)
+    evaluated, trained = (labels(Path(f"my/{name}.txt")) for name in ("general", "general_taught"))
+    assert (len(evaluated), len(trained)) == (6, 18) and evaluated.keys().isdisjoint(trained)
     assert config.at("Train.mix.0.dataset.label_file_list") == ("my/general_taught.txt",)
-    evaluated = said(capsys, "eval", "-c", "my/config.yml")
-    accuracy = re.search(r"^acc: ([\d.]+)$", evaluated, re.MULTILINE)
+    text = said(capsys, "eval", "-c", "my/config.yml")
+    accuracy = re.search(r"^acc: ([\d.]+)$", text, re.MULTILINE)
     assert accuracy is not None and float(found[1]) / 100 == pytest.approx(float(accuracy[1]), abs=1e-9)
 
 

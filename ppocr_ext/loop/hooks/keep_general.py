@@ -123,15 +123,14 @@ class KeepGeneral(Hook):
 
         least = least_general(self._before, self._max_drop)
         lines = len(self._run.data.eval_loader.dataset)
-        points = search_blend(read, least, lines, self._start)
+        reached = max(0.0, self._to_reach()[0])
+        # the best of many evaluations owes something to chance
+        doubt = 0.0 if is_start(self.loop.best) else 2 * standard_error(reached, lines)
+        floor = max(self._start, reached - doubt)
+        points = search_blend(read, least, lines, floor)
         put_back(last, self._tensors)
-        best = best_blend(points, least, lines, self._start)
-        needed = self._to_reach()[0]
-        if self.loop.best and not is_start(
-            self.loop.best
-        ):  # the best of many evaluations owes something to chance
-            needed = max(self._start, needed - 2 * standard_error(needed, lines))
-        if best.share and best.accuracy >= needed or not self.loop.best:
+        best = best_blend(points, least, lines, floor)
+        if (best.share and best.accuracy >= floor) or not self.loop.best:
             self._chosen = blended(before, last, best.share)
             found = {GENERAL: best.general, DROP: self._before - best.general}
             self.loop.save_best({**metrics[best.share], **found}, is_start=not best.share)

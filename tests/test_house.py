@@ -16,13 +16,13 @@ from ppocr_ext import errors
 MODULES = house.modules()
 # A change that needs more raises them in its own commit, and says what for.
 MOST = {
-    "working statements": 24_921,
-    "all statements": 31_661,
-    "tokens": 355_394,
+    "working statements": 24_932,
+    "all statements": 31_680,
+    "tokens": 355_607,
     "files": 270,
-    "lines of tests": 45_110,
+    "lines of tests": 45_159,
     "lines of tools": 6_591,
-    "words of English prose": 23_309,
+    "words of English prose": 23_315,
     "words of tables": 8_480,
     "pages": 15,
 }

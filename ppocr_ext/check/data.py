@@ -133,10 +133,6 @@ def _check_mix(check: ConfigCheck, keys: ComponentKeys | None) -> None:
         check.error(
             path, "bad_value", f"the shares sum to {float(total):g}: nothing is left for Train.dataset."
         )
-    if check.at("Train", "teacher_cache") is not None:
-        check.error(
-            path, "conflicting_keys", "cannot be used with Train.teacher_cache. Fix: remove one of them."
-        )
 
 
 def _check_beside(

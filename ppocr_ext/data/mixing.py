@@ -18,7 +18,7 @@ import numpy as np
 
 from ppocr_ext.base import Proxy
 from ppocr_ext.config import Config
-from ppocr_ext.data.load_failures import position_of, with_position
+from ppocr_ext.data.load_failures import position_of, sample_key, with_position
 
 SECTION = "Train.mix"
 
@@ -81,11 +81,20 @@ class MixedSamples(Proxy):
         return len(self.real)
 
     def __getitem__(self, index: Any) -> Any:
-        place = position_of(index)
-        number = bisect_right(self.ends, place)
-        own = place - (self.ends[number - 1] if number else 0)
+        number, own = self._place(position_of(index))
         sample = self._datasets[number][with_position(index, own)]
         return sample if all(self._flags) else [*sample, np.array(self._flags[number], np.int64)]
+
+    def _place(self, place: int) -> tuple[int, int]:
+        """Return the number of the dataset, and the place in it."""
+        number = bisect_right(self.ends, place)
+        return number, place - (self.ends[number - 1] if number else 0)
+
+    @staticmethod
+    def _key(samples: MixedSamples, place: int) -> bytes:
+        """Return what identifies a sample, as :func:`sample_key` asks for it."""
+        number, own = samples._place(place)
+        return sample_key(samples._datasets[number], own)
 
 
 class MixedBatches:

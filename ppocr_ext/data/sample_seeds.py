@@ -18,12 +18,17 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from itertools import accumulate
+from functools import partial
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from paddle.io import BatchSampler
 
+from ppocr_ext.data.load_failures import sample_key
+from ppocr_ext.data.mixing import MixedSamples
+from ppocr_ext.errors import ConfigError
 from ppocr_ext.messages import LOG
 
 SCHEME = 1  # version of the rule that makes the seeds; a checkpoint stores it
@@ -121,35 +126,43 @@ class BatchSize:
     samples: int
 
 
+# the sizes that samples may have, and the places of these samples
+Group = tuple[Sequence[BatchSize], np.ndarray]
+
+
 class ViewBatches:
     """The batches of each view and epoch, as lists of indices.
 
     Args:
         views: their number and seed.
-        groups: the sizes that the samples of a group may have, and the places of these samples.
+        groups: the samples.
         key: returns what identifies the sample at a place.
         shuffle: shuffle the samples in each epoch.
         drop_last: leave out batches that are not full.
+        further: groups that are in each view, but not in the batches of an epoch.
     """
 
     def __init__(
         self,
         views: Views,
-        groups: Sequence[tuple[Sequence[BatchSize], np.ndarray]],
+        groups: Sequence[Group],
         key: Callable[[int], bytes],
         *,
         shuffle: bool = True,
         drop_last: bool = False,
+        further: Sequence[Group] = (),
     ) -> None:
         self.views = views
         self._groups = groups
+        self._further = further
         self._key = key
         self._shuffle = shuffle
         self._drop_last = drop_last
 
     def of_view(self, view: int) -> list[Batch]:
         """Return all samples of a view in batches, each once, always in this order."""
-        return [batch for size, places in self._sized(view) for batch in _cut(size, places, False)]
+        sized = self._sized([*self._groups, *self._further], view)
+        return [batch for size, places in sized for batch in _cut(size, places, False)]
 
     def of_epoch(self, epoch: int, seed: int, rank: int = 0, processes: int = 1) -> list[Batch]:
         """Return the batches of one process in an epoch. All epochs and processes have the same number of batches.
@@ -162,7 +175,7 @@ class ViewBatches:
         """
         draw = np.random.default_rng([seed, epoch])
         batches = []
-        for size, places in self._sized(self.views.of_epoch(epoch)):
+        for size, places in self._sized(self._groups, self.views.of_epoch(epoch)):
             mixed = draw.permutation(places) if self._shuffle else places
             batches += _cut(size, mixed, self._drop_last)
         if self._shuffle:
@@ -170,10 +183,10 @@ class ViewBatches:
         lacking = -len(batches) % processes if batches else 0
         return (batches + (batches * lacking)[:lacking])[rank::processes]
 
-    def _sized(self, view: int) -> list[tuple[BatchSize, np.ndarray]]:
+    def _sized(self, groups: Sequence[Group], view: int) -> list[tuple[BatchSize, np.ndarray]]:
         """Return the samples of each size. A size has the same number of samples in all views."""
         sized: list[tuple[BatchSize, np.ndarray]] = []
-        for sizes, places in self._groups:
+        for sizes, places in groups:
             if len(sizes) == 1:
                 sized.append((sizes[0], places))
                 continue
@@ -195,7 +208,7 @@ def _cut(size: BatchSize, places: np.ndarray, drop_last: bool) -> list[Batch]:
 
 def groups_of_scales(
     scales: Sequence[tuple[int, int, int]], ratios: Sequence[float] | None, count: int, widest: float
-) -> list[tuple[list[BatchSize], np.ndarray]]:
+) -> list[Group]:
     """Return the groups of a multi-scale sampler, for :class:`ViewBatches`.
 
     Args:
@@ -223,6 +236,42 @@ def groups_of_scales(
         )
         for ratio in np.unique(rounded).tolist()
     ]
+
+
+def view_batches(dataset: Any, sampler: Any, views: Views) -> ViewBatches:
+    """Return the batches of the views, with the batch sizes of the sampler.
+
+    Raises:
+        ConfigError: this kind of sampler is not supported.
+    """
+    key = partial(sample_key, dataset)
+    further = dataset.ends if isinstance(dataset, MixedSamples) else []
+    scales = getattr(sampler, "img_batch_pairs", None)  # only PaddleOCR's MultiScaleSampler has it
+    if scales is not None and further:
+        raise ConfigError(
+            "Train.mix gives its images the size of their batch, so those of a MultiScaleSampler have no views. Fix: "
+            "remove Train.sampler, Train.mix or Train.teacher_cache.",
+            code="conflicting_keys",
+        )
+    if scales is not None:
+        ratios = sampler.wh_ratio[sampler.wh_ratio_sort] if sampler.ds_width else None
+        return ViewBatches(views, groups_of_scales(scales, ratios, len(dataset), sampler.max_w), key)
+    if not isinstance(sampler, BatchSampler):
+        raise ConfigError(
+            f"Train.teacher_cache: batches of {type(sampler).__name__} cannot be made of views. Fix: remove "
+            f"Train.sampler, or use MultiScaleSampler.",
+            code="unsupported_component",
+        )
+    size = BatchSize(lambda place: place, sampler.batch_size)
+    shuffle = bool(getattr(sampler, "shuffle", False))
+    return ViewBatches(
+        views,
+        [([size], np.arange(len(dataset)))],
+        key,
+        shuffle=shuffle,
+        drop_last=sampler.drop_last,
+        further=[([size], np.arange(*each)) for each in pairwise(further)],
+    )
 
 
 def warn_of_other_views(before: Mapping[str, int] | None, views: Views | None, prefix: Path) -> None:

@@ -157,11 +157,13 @@ class CacheBuilder:
         wanted = branches_to_keep(self.loss, name)
         self._request = replace(TRAIN, branches=frozenset(wanted))
         model = model.using(train={name: self._request})
-        callers = compile_frozen(context, model, len(self._loader.dataset) * views.count)
+        listed = self._loader.of_view(0)
+        self._samples = sum(map(len, listed)) * views.count
+        callers = compile_frozen(context, model, self._samples)
         self._call = callers.get(name, model.models[name])
         self._folder = options.folder
         self.plan = plan or self._plan(data.preflight, wanted, options.top_k)
-        count = len(self._loader.of_view(0))
+        count = len(listed)
         batches = (
             read_facts(options.folder).batches  # computed from fewer samples if the data have grown
             if (options.folder / CACHE_FACTS).exists()
@@ -276,9 +278,8 @@ class CacheBuilder:
 
     def estimate(self) -> tuple[int, int, float]:
         """Return estimates: entries to compute, bytes of the whole cache, seconds for these entries."""
-        every = len(self._loader.dataset) * self.facts.views.count
-        entries = round(every * len(self.pending) / (self.facts.views.count * self.facts.shards))
-        return entries, every * self.plan.entry_bytes, entries * self.plan.seconds
+        entries = round(self._samples * len(self.pending) / (self.facts.views.count * self.facts.shards))
+        return entries, self._samples * self.plan.entry_bytes, entries * self.plan.seconds
 
     def build(self, shards: Iterable[Shard], on_samples: Callable[[int], Any]) -> None:
         """Write ``shards``; ``on_samples`` is called with the number of samples of each batch."""

@@ -80,12 +80,13 @@ def facts_of(context: RunContext, preflight: Mapping[str, PreflightReport]) -> d
         "PaddleOCR": str(context.host.version),
         "dictionary": _short(context.charset.digest),
     }
-    if (report := preflight.get("Train")) is not None:
-        facts["usable samples of Train"] = f"{report.usable} of {report.total}"
-        for number, file in enumerate(report.files):
-            facts[f"label file {number + 1} of Train ({file.path.name})"] = (
-                f"{file.total:,} lines, {_short(file.digest)}"
-            )
+    for section, report in preflight.items():
+        if section == "Eval":
+            continue
+        facts[f"usable samples of {section}"] = f"{report.usable} of {report.total}"
+        for number, file in enumerate(report.files, 1):
+            name = f"label file {number} of {section} ({file.path.name})"
+            facts[name] = f"{file.total:,} lines, {_short(file.digest)}"
     for path, name in weights_to_load(context.config, "train"):
         source = find_source(str(name))
         place = checkpoint_prefix(str(name)) if source is None else source.fetch()

@@ -25,14 +25,13 @@ from ppocr_ext.data.load_failures import sample_key
 from ppocr_ext.data.mixing import MixedBatches, MixedSamples
 from ppocr_ext.data.sample_seeds import (
     Batch,
-    BatchSize,
     ViewBatches,
     Views,
     generators_kept,
     generators_seeded,
     generators_state,
-    groups_of_scales,
     set_generators,
+    view_batches,
 )
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.host import Host
@@ -207,7 +206,7 @@ class Loader:
                 code="conflicting_keys",
             )
         self._use(parts)
-        self.views = None if views is None else view_batches(parts, views)
+        self.views = None if views is None else view_batches(parts.dataset, parts.batch_sampler, views)
         self._length = len(self.batch_sampler) if self.views is None else len(self._of_epoch(self.views, 0))
         # For the next `iter`: its epoch, the batches to skip, and what to call before a batch and after the epoch.
         self._training: tuple[int, int, Callable[[], None], Callable[[], None]] | None = None
@@ -271,25 +270,27 @@ class Loader:
         if epoch:
             self._begin_epoch(epoch)
         if self.views is not None:
-            return self.read_view(self.views.views.of_epoch(epoch), self._of_epoch(self.views, epoch), skip)
-        return self._start(SeededBatches(self._mixed(epoch), (self._seed, epoch, self._rank), skip))
+            batches = self._mixed(self._of_epoch(self.views, epoch), epoch)
+            return self.read_view(self.views.views.of_epoch(epoch), batches, skip)
+        mixed = self._mixed(self.batch_sampler, epoch)
+        return self._start(SeededBatches(mixed, (self._seed, epoch, self._rank), skip))
 
-    def _mixed(self, epoch: int) -> Any:
+    def _mixed(self, batches: Any, epoch: int) -> Any:
         """Return the batches of an epoch, with samples of ``Train.mix`` if there are any."""
-        samples, sampler = self.dataset, self.batch_sampler
+        samples = self.dataset
         if not isinstance(samples, MixedSamples):
-            return sampler
-        done = (max(epoch, 1) - 1) * _samples_an_epoch(sampler)
+            return batches
+        done = (max(epoch, 1) - 1) * _samples_an_epoch(self.batch_sampler)
         return MixedBatches(
-            sampler, samples.lists, samples.ends, done, self._seed, self._rank, self._processes
+            batches, samples.lists, samples.ends, done, self._seed, self._rank, self._processes
         )
 
     def of_view(self, view: int) -> list[Batch]:
-        """Return the batches of a view, with each sample once, always in the same order."""
+        """Return the batches of a view, with each sample once, those of ``Train.mix`` too, always in the same order."""
         assert self.views is not None
         return self.views.of_view(view)
 
-    def read_view(self, view: int, batches: list[Batch], skip: int = 0) -> Iterator[Any]:
+    def read_view(self, view: int, batches: Any, skip: int = 0) -> Iterator[Any]:
         """Read ``batches`` of a view without the first ``skip``; raises what :meth:`read` raises."""
         assert self.views is not None
         seed_of = self.views.views.sample_seed
@@ -338,35 +339,6 @@ def _samples_an_epoch(sampler: Any) -> int:
     if hasattr(sampler, "batchs_in_one_epoch"):  # PaddleOCR's MultiScaleSampler
         return sum(map(len, sampler.batchs_in_one_epoch))
     return len(sampler) * sampler.batch_size if sampler.drop_last else sampler.num_samples
-
-
-def view_batches(parts: LoaderParts, views: Views) -> ViewBatches:
-    """Return the batches of the views, with the batch sizes of the sampler.
-
-    Raises:
-        ConfigError: this kind of sampler is not supported.
-    """
-    dataset = parts.dataset
-    sampler = parts.batch_sampler
-
-    def key(place: int) -> bytes:
-        return sample_key(dataset, place)
-
-    scales = getattr(sampler, "img_batch_pairs", None)  # only PaddleOCR's MultiScaleSampler has it
-    if scales is not None:
-        ratios = sampler.wh_ratio[sampler.wh_ratio_sort] if sampler.ds_width else None
-        return ViewBatches(views, groups_of_scales(scales, ratios, len(dataset), sampler.max_w), key)
-    if not isinstance(sampler, BatchSampler):
-        raise ConfigError(
-            f"Train.teacher_cache: batches of {type(sampler).__name__} cannot be made of views. Fix: remove "
-            f"Train.sampler, or use MultiScaleSampler.",
-            code="unsupported_component",
-        )
-    size = BatchSize(lambda place: place, sampler.batch_size)
-    shuffle = bool(getattr(sampler, "shuffle", False))
-    return ViewBatches(
-        views, [([size], np.arange(len(dataset)))], key, shuffle=shuffle, drop_last=sampler.drop_last
-    )
 
 
 def _raise_failures(batches: Any) -> Iterator[Any]:

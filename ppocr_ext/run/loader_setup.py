@@ -104,7 +104,11 @@ def open_data(
     frames = {
         mode: count_frames(model, config, mode) if reads_ctc[mode] else FrameCounts({}) for mode in modes
     }
-    preflight = _preflight(context, frames) if checked is None else dict(checked)
+    preflight = (
+        _preflight(context, frames)
+        if checked is None
+        else {mode: report for mode, report in checked.items() if mode in modes}
+    )
     failures = {
         mode: LoadFailures(
             mode, report.total, report.unusable_count, unusable_limit_of(config), context.name_of(mode)

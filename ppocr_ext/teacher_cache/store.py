@@ -365,7 +365,8 @@ def teacher_digest(config: Config, model: str, weights: str) -> str:
 def data_digest(config: Config) -> str:
     """Return a digest of the config keys that a view of a sample depends on; label files are not read."""
     section = config.at("Train").thaw()
-    return _digest([section.get(part) for part in _DRAWN_BY])
+    mixed = [each["dataset"] for each in section.get("mix") or ()]
+    return _digest([*(section.get(part) for part in _DRAWN_BY), *mixed])
 
 
 def _digest(value: Any) -> str:

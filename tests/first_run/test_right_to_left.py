@@ -49,7 +49,7 @@ def test_hebrew_from_a_folder_to_an_export(
     save_run(learner(short_texts), Path("start"))
     assert main(["init", "data", "--base", "start"]) == 0
     assert load("my/config.yml").settings.text_direction == direction
-    steps = ["Global.epoch_num=40", "Global.eval_batch_step=[0,280]", "Optimizer.lr.learning_rate=0.003"]
+    steps = ["Global.epoch_num=20", "Global.eval_batch_step=[0,140]", "Optimizer.lr.learning_rate=0.004"]
     # those weights are random
     steps += ["Global.pretrained_model=null", "Eval.general=null", "Train.mix=null"]
     assert main(["train", "-c", "my/config.yml", "-o", *steps]) == 0

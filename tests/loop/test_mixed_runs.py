@@ -1,5 +1,6 @@
 """Runs whose batches have lines of other lists beside those of Train, with their labels or with a teacher."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +11,13 @@ from test_exact_resume import content
 from tiny_runs import DRAWING, MULTI_SCALE, StopAfter, metrics
 
 from ppocr_ext.checkpoint.contents import BEFORE
-from ppocr_ext.errors import WeightsError
+from ppocr_ext.errors import ConfigError, WeightsError
 from ppocr_ext.issues import InvalidConfigError
 from ppocr_ext.loop.events import Hook
 from ppocr_ext.loop.session import train
+from ppocr_ext.recipes.teacher_cache_job import CacheBuilder, CacheOptions, build_cache
 from ppocr_ext.sanity.subject import open_subject
+from ppocr_ext.teacher_cache.store import Store
 
 pytestmark = pytest.mark.e2e
 
@@ -93,6 +96,45 @@ def test_in_a_distillation_its_teacher_teaches_lines_without_labels(mixed, tmp_p
     assert not (tmp_path / "run" / f"{BEFORE}.pdparams").exists()  # nothing is kept of weights before
 
 
+def cached(folder: Path) -> dict[str, str]:
+    return {"Train.teacher_cache": str(folder)}
+
+
+def test_a_teacher_cache_holds_the_lines_of_all_lists(mixed, captchas, tmp_path):
+    few, folder = tmp_path / "few.txt", tmp_path / "cache"
+    lines = (captchas / "train_list.txt").read_text(encoding="utf-8").splitlines(keepends=True)
+    few.write_text("".join(lines[:3]), encoding="utf-8")
+
+    def config(name="run", **values):
+        taught = mixed(labelled=False, kind="distill").thaw()["Train"]["mix"]
+        mix = [{"dataset": {"label_file_list": [str(few)]}, "share": 0.1}, *taught]
+        return mixed(name, False, "distill", **{"Train.mix": mix, "Global.epoch_num": 3, **values})
+
+    options = CacheOptions(folder, views=2, processes=2)
+    build_cache(config(), CacheBuilder(config(), options), options)
+    assert Store(folder).entries == 2 * (24 + 10)  # the three are among the 24, and look the same in a view
+    (tmp_path / "empty").mkdir()
+    shutil.copy(folder / "cache.json", tmp_path / "empty")
+    train(config("whole", **cached(folder)))
+    train(config("live", **cached(tmp_path / "empty")))
+    train(config("broken", **cached(folder)), hooks=[StopAfter(5)])
+    resumed = {"Global.checkpoints": str(tmp_path / "broken" / "latest")}
+    train(config("broken", **cached(folder), **resumed))
+    ours, live = (metrics(tmp_path / name, "train") for name in ("whole", "live"))
+    assert [each["teacher_cached"] for each in ours] == [1.0] * 9
+    for one, other in zip(ours, live, strict=True):
+        assert one["losses"] == pytest.approx(other["losses"], abs=1e-3)
+    whole, resumed = content(tmp_path / "whole"), content(tmp_path / "broken")
+    for part in whole:
+        np.testing.assert_equal(resumed[part], whole[part], err_msg=part)
+
+
+def test_lines_with_the_size_of_their_batch_have_no_views(mixed, tmp_path):
+    config = mixed(**several_scales(mixed), kind="distill")
+    with raises_code(ConfigError, "conflicting_keys", "Train.mix", "MultiScaleSampler"):
+        CacheBuilder(config, CacheOptions(tmp_path / "cache"))
+
+
 def test_the_weights_that_teach_stay_those_before_the_training(mixed, tmp_path):
     train(mixed(labelled=False), hooks=[StopAfter(2)])
     Path(f"{tmp_path / 'run' / BEFORE}.pdparams").unlink()
@@ -120,7 +162,6 @@ LIST = {"label_file_list": ["tests"]}
         ({"Train.mix": [{"dataset": LIST, "share": share} for share in (0.7, 0.2, 0.1)]}, True),
         ({"Train.mix.0.dataset.transforms": [{"DecodeImage": {}}]}, True),
         ({"Train.mix.0.dataset.name": "MultiScaleDataSet"}, True),
-        ({"Train.teacher_cache": "."}, True),
         ({"Eval.general": None}, False),
         ({"Architecture.Head": {"name": "Transformer", "d_model": 16}}, False),
         ({"Global.cal_metric_during_train": True}, False),

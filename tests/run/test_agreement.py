@@ -40,18 +40,26 @@ def test_each_difference_is_named_with_both_machines(tiny, captchas, tmp_path):
     lines = (copy / "train_list.txt").read_text().splitlines()
     image, label = lines[0].split("\t")
     (copy / "train_list.txt").write_text("\n".join([f"{image}\t{label[::-1]}", *lines[1:], ""]))
-    own = tiny(
-        "student",
-        **{
-            "Global.character_dict_path": str(copy / "dict.txt"),
-            "Train.dataset.label_file_list": [str(copy / "train_list.txt")],
-            "Optimizer.lr.learning_rate": 0.5,
-        },
+    (copy / "val_list.txt").write_text((captchas / "val_list.txt").read_text() * 2)
+
+    def config(folder, rate):
+        lists = {name: [str(folder / f"{name}_list.txt")] for name in ("train", "val")}
+        values = {
+            "Global.character_dict_path": str(folder / "dict.txt"),
+            "Train.dataset.label_file_list": lists["train"],
+            "Train.mix": [{"dataset": {"label_file_list": lists["val"]}, "share": 0.3}],
+            "Optimizer.lr.learning_rate": rate,
+        }
+        return tiny("student", **values)
+
+    found = agreement.differences(
+        facts(config(copy, 0.5)), facts(config(captchas, 0.005)), "10.0.0.2", "10.0.0.1"
     )
-    found = agreement.differences(facts(own), facts(tiny("student")), "10.0.0.2", "10.0.0.1")
     assert [line.partition(":")[0] for line in found] == [
         "dictionary",
         "label file 1 of Train (train_list.txt)",
+        "usable samples of Train.mix.0",
+        "label file 1 of Train.mix.0 (val_list.txt)",
         "Optimizer.lr.learning_rate",
     ]
     assert found[-1] == "Optimizer.lr.learning_rate: 0.5 on 10.0.0.2, 0.005 on 10.0.0.1"

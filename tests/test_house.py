@@ -16,14 +16,14 @@ from ppocr_ext import errors
 MODULES = house.modules()
 # A change that needs more raises them in its own commit, and says what for.
 MOST = {
-    "working statements": 24_932,
-    "all statements": 31_680,
-    "tokens": 355_607,
+    "working statements": 24_936,
+    "all statements": 31_688,
+    "tokens": 355_679,
     "files": 270,
-    "lines of tests": 45_159,
+    "lines of tests": 45_170,
     "lines of tools": 6_591,
-    "words of English prose": 23_315,
-    "words of tables": 8_480,
+    "words of English prose": 23_388,
+    "words of tables": 8_494,
     "pages": 15,
 }
 ERRORS = {

@@ -91,13 +91,10 @@ def warn_of_few_lines(lines: int, max_drop: float) -> None:
         LOG.warning("%s: %s (found %d)", SECTION, of, lines)
 
 
-def standard_error(accuracy: float, lines: int) -> float:
-    """Return the standard error of an accuracy on so many lines, with one more that is right and one that is wrong.
-
-    Without these two (Laplace's rule), few lines that are all right would leave no doubt.
-    """
-    share = (min(max(accuracy, 0.0), 1.0) * lines + 1) / (lines + 2)
-    return math.sqrt(share * (1 - share) / (lines + 2))
+def doubt(accuracy: float, lines: int) -> float:
+    """Return the standard error of an accuracy on so many lines, but at least one line, which may be chance."""
+    share = min(max(accuracy, 0.0), 1.0)
+    return max(math.sqrt(share * (1 - share) / lines), 1 / lines) + _ROUNDING
 
 
 def search_blend(
@@ -135,19 +132,19 @@ def search_blend(
 
 
 def _enough(points: Sequence[BlendPoint], lines: int, floor: float) -> float:
-    """Return the accuracy within a standard error of the highest one, but not below ``floor``.
+    """Return the accuracy within a standard error, or one line, of the highest one, but not below ``floor``.
 
     Breiman et al., Classification and Regression Trees, 1984: the simplest within one standard error of the best.
     """
     most = max(each.accuracy for each in points)
-    return max(floor, most - standard_error(most, lines))
+    return max(floor, most - doubt(most, lines))
 
 
 def best_blend(points: Sequence[BlendPoint], least: float, lines: int, floor: float) -> BlendPoint:
     """Return the point nearest to the weights before that reads at least ``least`` of the general lines.
 
-    It reads as many new lines as the best such point, within a standard error. The weights before only are it if none
-    reads more. Arguments are those of :func:`search_blend`.
+    It reads as many new lines as the best such point, within a standard error or one line. The weights before only are
+    it if none reads more. Arguments are those of :func:`search_blend`.
     """
     allowed = [each for each in points if each.general >= least or not each.share]
     most = max(allowed, key=lambda each: (each.accuracy, each.general))

@@ -85,8 +85,8 @@ def facts_of(context: RunContext, preflight: Mapping[str, PreflightReport]) -> d
             continue
         facts[f"usable samples of {section}"] = f"{report.usable} of {report.total}"
         for number, file in enumerate(report.files, 1):
-            name = f"label file {number} of {section} ({file.path.name})"
-            facts[name] = f"{file.total:,} lines, {_short(file.digest)}"
+            of_file = f"label file {number} of {section} ({file.path.name})"
+            facts[of_file] = f"{file.total:,} lines, {_short(file.digest)}"
     for path, name in weights_to_load(context.config, "train"):
         source = find_source(str(name))
         place = checkpoint_prefix(str(name)) if source is None else source.fetch()

@@ -12,9 +12,12 @@ from __future__ import annotations
 
 import logging
 import pickle
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
+from threading import Thread
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,9 +44,9 @@ from ppocr_ext.run.workers import ending_workers_without_memory, leave_signals_t
 
 _REQUIRED = ("batch_size_per_card", "drop_last", "shuffle", "num_workers")
 _PRIME = 1_000_003  # keeps the seeds of two epochs apart
-# Paddle's iterators whose thread may still run, up to 5 seconds after the last batch. A worker process that is forked
-# in that time has the iterator but not the thread; freeing the iterator there would wait for the thread for ever.
-_STARTED: list[Any] = []
+# Paddle's iterators and their threads, which may still run up to 5 seconds after the last batch. A worker process that
+# is forked in that time has the iterator but no thread; freeing the iterator there would wait for the thread for ever.
+_STARTED: list[tuple[Any, Thread]] = []
 
 
 @dataclass(frozen=True)
@@ -315,8 +318,11 @@ class Loader:
         return views.of_epoch(epoch, self._seed, self._rank, self._processes)
 
     def _start(self, batches: SeededBatches) -> Iterator[Any]:
-        _STARTED[:] = [each for each in _STARTED if each._thread and each._thread.is_alive()]
         parts = self._parts
+        _STARTED[:] = [each for each in _STARTED if each[1].is_alive() or _is_ending(each[1])]
+        # A thread that ends holds a lock of Paddle for a moment. A worker that is forked then waits for it for ever.
+        while parts.workers and any(_is_ending(thread) for _, thread in _STARTED):
+            time.sleep(0.001)
         samples = _Samples(parts.dataset, parts.collate, self._check)
         reader = DataLoader(
             samples,
@@ -330,8 +336,13 @@ class Loader:
         # Paddle starts to read here, and draws a seed for its worker processes.
         with generators_kept(), ending_workers_without_memory(parts.workers):
             started = iter(reader)
-        _STARTED.append(started)
+        _STARTED.append((started, started._thread))
         return _raise_failures(started)
+
+
+def _is_ending(thread: Thread) -> bool:
+    """Return whether Linux still has a thread that Python counts as ended."""
+    return not thread.is_alive() and Path(f"/proc/self/task/{thread.native_id}").exists()
 
 
 def _samples_an_epoch(sampler: Any) -> int:

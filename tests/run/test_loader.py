@@ -137,6 +137,17 @@ def trained(log, first_epoch=1, skip=0, **options):
     return data
 
 
+def test_workers_start_when_the_threads_before_them_are_gone(monkeypatch):
+    """A thread that is ending may hold a lock of Paddle, which a worker that is forked then would never get."""
+    asked = iter([True] * 50)
+    monkeypatch.setattr(
+        "ppocr_ext.run.loader._is_ending", lambda thread: not thread.is_alive() and next(asked, False)
+    )
+    list(Loader(parts(), seed=7))
+    list(Loader(parts(workers=1), seed=7))
+    assert next(asked, False) is False
+
+
 def order(batches):
     return [int(i) for batch in batches for i in batch[0].numpy()[:, 0]]
 

@@ -22,8 +22,8 @@ MOST = {
     "files": 270,
     "lines of tests": 45_170,
     "lines of tools": 6_591,
-    "words of English prose": 23_388,
-    "words of tables": 8_494,
+    "words of English prose": 23_346,
+    "words of tables": 8_478,
     "pages": 15,
 }
 ERRORS = {

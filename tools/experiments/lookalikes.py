@@ -57,7 +57,7 @@ FONTS = {
     ),
     "test": ("uming.ttc", "ukai.ttc", "LXGWWenKai-Regular.ttf"),
 }
-LINES = {"train": 3_000, "test": 2_000}
+LINES = {"train": 3_000, "test": 3_000}
 LENGTH, SHARE = (3, 5), 0.5  # characters of a line, and the part of them that is from the groups
 CENTER = "Loss.loss_config_list.CenterLoss"
 OVERLAY = str(ROOT / "configs" / "overlays" / "center_loss.yml")

@@ -16,13 +16,13 @@ from ppocr_ext import errors
 MODULES = house.modules()
 # A change that needs more raises them in its own commit, and says what for.
 MOST = {
-    "working statements": 24_936,
-    "all statements": 31_688,
-    "tokens": 355_679,
+    "working statements": 24_948,
+    "all statements": 31_701,
+    "tokens": 355_856,
     "files": 270,
-    "lines of tests": 45_170,
-    "lines of tools": 6_591,
-    "words of English prose": 23_346,
+    "lines of tests": 45_190,
+    "lines of tools": 6_590,
+    "words of English prose": 23_375,
     "words of tables": 8_478,
     "pages": 15,
 }

@@ -81,19 +81,19 @@ class MixedSamples(Proxy):
         return len(self.real)
 
     def __getitem__(self, index: Any) -> Any:
-        number, own = self._place(position_of(index))
+        number, own = self._dataset_of(position_of(index))
         sample = self._datasets[number][with_position(index, own)]
         return sample if all(self._flags) else [*sample, np.array(self._flags[number], np.int64)]
 
-    def _place(self, place: int) -> tuple[int, int]:
-        """Return the number of the dataset, and the place in it."""
+    def _dataset_of(self, place: int) -> tuple[int, int]:
+        """Return the number of the dataset of a place, and the place in it."""
         number = bisect_right(self.ends, place)
         return number, place - (self.ends[number - 1] if number else 0)
 
     @staticmethod
     def _key(samples: MixedSamples, place: int) -> bytes:
         """Return what identifies a sample, as :func:`sample_key` asks for it."""
-        number, own = samples._place(place)
+        number, own = samples._dataset_of(place)
         return sample_key(samples._datasets[number], own)
 
 

@@ -249,8 +249,8 @@ def view_batches(dataset: Any, sampler: Any, views: Views) -> ViewBatches:
     scales = getattr(sampler, "img_batch_pairs", None)  # only PaddleOCR's MultiScaleSampler has it
     if scales is not None and further:
         raise ConfigError(
-            "Train.mix gives its images the size of their batch, so those of a MultiScaleSampler have no views. Fix: "
-            "remove Train.sampler, Train.mix or Train.teacher_cache.",
+            "Train.mix: with a MultiScaleSampler, its images get the size of their batch, so a teacher cache cannot "
+            "hold them. Fix: remove Train.sampler, Train.mix or Train.teacher_cache.",
             code="conflicting_keys",
         )
     if scales is not None:

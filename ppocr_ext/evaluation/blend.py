@@ -91,8 +91,8 @@ def warn_of_few_lines(lines: int, max_drop: float) -> None:
         LOG.warning("%s: %s (found %d)", SECTION, of, lines)
 
 
-def doubt(accuracy: float, lines: int) -> float:
-    """Return the standard error of an accuracy on so many lines, but at least one line, which may be chance."""
+def tolerance(accuracy: float, lines: int) -> float:
+    """Return the standard error of an accuracy on so many lines; at least that of one line, which may be chance."""
     share = min(max(accuracy, 0.0), 1.0)
     return max(math.sqrt(share * (1 - share) / lines), 1 / lines) + _ROUNDING
 
@@ -137,14 +137,14 @@ def _enough(points: Sequence[BlendPoint], lines: int, floor: float) -> float:
     Breiman et al., Classification and Regression Trees, 1984: the simplest within one standard error of the best.
     """
     most = max(each.accuracy for each in points)
-    return max(floor, most - doubt(most, lines))
+    return max(floor, most - tolerance(most, lines))
 
 
 def best_blend(points: Sequence[BlendPoint], least: float, lines: int, floor: float) -> BlendPoint:
     """Return the point nearest to the weights before that reads at least ``least`` of the general lines.
 
-    It reads as many new lines as the best such point, within a standard error or one line. The weights before only are
-    it if none reads more. Arguments are those of :func:`search_blend`.
+    It reads as many new lines as the best such point, within a standard error or one line. It is the weights
+    before only if none reads more. Arguments are those of :func:`search_blend`.
     """
     allowed = [each for each in points if each.general >= least or not each.share]
     most = max(allowed, key=lambda each: (each.accuracy, each.general))

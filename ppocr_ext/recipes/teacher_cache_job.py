@@ -29,7 +29,7 @@ from ppocr_ext.config.global_keys import FLOAT32
 from ppocr_ext.data.batches import images_of, labels_of
 from ppocr_ext.data.load_failures import sample_key
 from ppocr_ext.data.preflight_report import PreflightReport
-from ppocr_ext.data.sample_seeds import CACHE_FACTS, Views
+from ppocr_ext.data.sample_seeds import CACHE_FACTS, Batch, Views
 from ppocr_ext.errors import ConfigError, DataError, PPOCRExtError, ProcessError
 from ppocr_ext.io.atomic import check_writable, machine_digest, remove_temporary_files, scratch_folder
 from ppocr_ext.losses.base_loss import PAD as BLANK
@@ -162,7 +162,7 @@ class CacheBuilder:
         callers = compile_frozen(context, model, self._samples)
         self._call = callers.get(name, model.models[name])
         self._folder = options.folder
-        self.plan = plan or self._plan(data.preflight, wanted, options.top_k)
+        self.plan = plan or self._plan(listed[:2], data.preflight, wanted, options.top_k)
         count = len(listed)
         batches = (
             read_facts(options.folder).batches  # computed from fewer samples if the data have grown
@@ -184,11 +184,15 @@ class CacheBuilder:
         require_same_cache(options.folder, self.facts)
 
     def _plan(
-        self, preflight: Mapping[str, PreflightReport], wanted: Mapping[str, bool], top_k: int | None
+        self,
+        first: list[Batch],
+        preflight: Mapping[str, PreflightReport],
+        wanted: Mapping[str, bool],
+        top_k: int | None,
     ) -> BuildPlan:
-        """Compute two batches, and decide about the stored form."""
+        """Compute the two first batches, and decide about the stored form."""
         began = time.perf_counter()
-        for batch in self._loader.read_view(0, self._loader.of_view(0)[:2]):  # the first one is slower
+        for batch in self._loader.read_view(0, first):  # the first one is slower
             logits = self._logits(batch)
             now = time.perf_counter()
             seconds = now - began

@@ -47,6 +47,7 @@ _PRIME = 1_000_003  # keeps the seeds of two epochs apart
 # Paddle's iterators and their threads, which may still run up to 5 seconds after the last batch. A worker process that
 # is forked in that time has the iterator but no thread; freeing the iterator there would wait for the thread for ever.
 _STARTED: list[tuple[Any, Thread]] = []
+_MOST_SECONDS = 5  # to wait for ending threads; the system may give the number of one to another thread
 
 
 @dataclass(frozen=True)
@@ -210,6 +211,7 @@ class Loader:
             )
         self._use(parts)
         self.views = None if views is None else view_batches(parts.dataset, parts.batch_sampler, views)
+        self._counts: list[int] = []  # samples of this process in each epoch, from 1, with views
         self._length = len(self.batch_sampler) if self.views is None else len(self._of_epoch(self.views, 0))
         # For the next `iter`: its epoch, the batches to skip, and what to call before a batch and after the epoch.
         self._training: tuple[int, int, Callable[[], None], Callable[[], None]] | None = None
@@ -283,10 +285,24 @@ class Loader:
         samples = self.dataset
         if not isinstance(samples, MixedSamples):
             return batches
-        done = (max(epoch, 1) - 1) * _samples_an_epoch(self.batch_sampler)
         return MixedBatches(
-            batches, samples.lists, samples.ends, done, self._seed, self._rank, self._processes
+            batches,
+            samples.lists,
+            samples.ends,
+            self._samples_before(epoch),
+            self._seed,
+            self._rank,
+            self._processes,
         )
+
+    def _samples_before(self, epoch: int) -> int:
+        """Return how many samples of ``Train.dataset`` this process reads before an epoch."""
+        before = max(epoch, 1) - 1
+        if self.views is None:
+            return before * _samples_an_epoch(self.batch_sampler)
+        for each in range(len(self._counts) + 1, before + 1):
+            self._counts.append(sum(map(len, self._of_epoch(self.views, each))))
+        return sum(self._counts[:before])
 
     def of_view(self, view: int) -> list[Batch]:
         """Return the batches of a view, with each sample once, those of ``Train.mix`` too, always in the same order."""
@@ -319,10 +335,11 @@ class Loader:
 
     def _start(self, batches: SeededBatches) -> Iterator[Any]:
         parts = self._parts
-        _STARTED[:] = [each for each in _STARTED if each[1].is_alive() or _is_ending(each[1])]
         # A thread that ends holds a lock of Paddle for a moment. A worker that is forked then waits for it for ever.
-        while parts.workers and any(_is_ending(thread) for _, thread in _STARTED):
+        deadline = time.monotonic() + _MOST_SECONDS
+        while any(_is_ending(thread) for _, thread in _STARTED) and time.monotonic() < deadline:
             time.sleep(0.001)
+        _STARTED[:] = [each for each in _STARTED if each[1].is_alive()]
         samples = _Samples(parts.dataset, parts.collate, self._check)
         reader = DataLoader(
             samples,

@@ -120,7 +120,7 @@ def open_data(
     trained = frames.get("Train")
     check = None if trained is None else label_check(config, context.charset, trained, trained.fixed_by)
     plain = host_config(config, distributed=context.team.size > 1, label_files=usable_files)
-    mixed = open_mixed(context, model) if "Train" in modes else []
+    mixed = open_mixed(context, model, views, checked or {}) if "Train" in modes else []
     datasets = [each.train_loader.dataset for each in mixed]
     loaders = {mode: _loader(context, plain, classes, check, views, mode, datasets) for mode in modes}
     _require_batches(context, loaders, preflight)
@@ -212,11 +212,13 @@ def _loader(
     return Loader(first, check, seed=seed, rank=rank, processes=processes, views=views, rebuild=parts)
 
 
-def open_mixed(context: RunContext, model: nn.Layer) -> list[RunData]:
+def open_mixed(
+    context: RunContext, model: nn.Layer, views: Views | None, checked: Mapping[str, PreflightReport]
+) -> list[RunData]:
     """Return the data of each list of ``Train.mix``, in the order of :func:`mixed_lists`.
 
     A dataset has its own keys over those of ``Train.dataset``, or over its transforms alone if it is of another class.
-    Its images get the size of their batch.
+    Its images get the size of their batch. What is drawn for views depends on their seed alone.
     """
     config = context.config
     whole = config.at(_DATASET)
@@ -231,7 +233,10 @@ def open_mixed(context: RunContext, model: nn.Layer) -> list[RunData]:
         if not each.labelled and label_files_of(alone.config, "Train"):
             values["label_file_list"] = _with_placeholders(alone)
             alone = _of_dataset(context, values, each.section)
-        opened.append(open_data(alone, model))
+        if views is not None:
+            alone = replace(alone, seed=views.seed)
+        reports = {"Train": checked[each.section]} if each.section in checked else None
+        opened.append(open_data(alone, model, checked=reports))
     return opened
 
 

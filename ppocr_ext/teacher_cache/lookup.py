@@ -195,8 +195,8 @@ def cached_teacher(
         return None
     if facts.data != data_digest(config):
         LOG.warning(
-            "Train.teacher_cache: Train.dataset or Train.sampler differ from those of the cache: samples that they "
-            "change are not in it."
+            "Train.teacher_cache: Train.dataset, Train.sampler or a list of Train.mix differs from that of the cache: "
+            "samples that this changes are not in it. To store them, build a cache in a new folder."
         )
     LOG.info(
         "teacher cache %s: %d entries, views of each sample: %d, computed in %s",

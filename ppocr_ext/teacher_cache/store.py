@@ -262,7 +262,7 @@ class CacheFacts:
         model: the sub-model.
         teacher: digest of its weights and architecture.
         charset: digest of the dictionary.
-        data: digest of ``Train.dataset`` and ``Train.sampler``.
+        data: digest of ``Train.dataset``, ``Train.sampler`` and the lists of ``Train.mix``.
         views: number of views of each sample, and their seed.
         branches: the stored form of ``"ctc"`` and ``"gtc"``.
         shards: number of files of each view.
@@ -365,7 +365,7 @@ def teacher_digest(config: Config, model: str, weights: str) -> str:
 def data_digest(config: Config) -> str:
     """Return a digest of the config keys that a view of a sample depends on; label files are not read."""
     section = config.at("Train").thaw()
-    mixed = [each["dataset"] for each in section.get("mix") or ()]
+    mixed = [[each["dataset"], each.get("labelled") is False] for each in section.get("mix") or ()]
     return _digest([*(section.get(part) for part in _DRAWN_BY), *mixed])
 
 

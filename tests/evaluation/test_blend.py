@@ -8,8 +8,8 @@ from ppocr_ext.evaluation.blend import (
     BlendPoint,
     best_blend,
     blended,
-    doubt,
     search_blend,
+    tolerance,
     warn_of_few_lines,
 )
 
@@ -65,10 +65,10 @@ def test_the_way_back_never_reads_less_than_the_weights_before(before, share):
 
 
 @pytest.mark.parametrize("lines", [10, 70, 1000])
-def test_a_doubt_is_the_standard_error_of_a_share_and_at_least_one_line(lines):
+def test_the_tolerance_is_the_standard_error_of_a_share_and_at_least_one_line(lines):
     drawn = np.random.default_rng(0).binomial(lines, 0.7, 100_000) / lines
-    assert abs(doubt(0.7, lines) - drawn.std()) < 0.1 / lines
-    assert 1.0 - doubt(1.0, lines) < 1 - 1 / lines < 1.0 - 0.9 * doubt(1.0, lines)
+    assert abs(tolerance(0.7, lines) - drawn.std()) < 0.1 / lines
+    assert 1.0 - tolerance(1.0, lines) < 1 - 1 / lines < 1.0 - 0.9 * tolerance(1.0, lines)
 
 
 @pytest.mark.parametrize("lines, drop", [(298, 0.01), (299, 0.01), (28, 0.1), (29, 0.1), (1, 0.0), (1, 1.0)])

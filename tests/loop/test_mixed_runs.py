@@ -108,11 +108,14 @@ def test_a_teacher_cache_holds_the_lines_of_all_lists(mixed, captchas, tmp_path)
     def config(name="run", **values):
         taught = mixed(labelled=False, kind="distill").thaw()["Train"]["mix"]
         mix = [{"dataset": {"label_file_list": [str(few)]}, "share": 0.1}, *taught]
+        mix.append({"dataset": {"name": "CaptchaDataSet", "size": 5}, "share": 0.1})
         return mixed(name, False, "distill", **{"Train.mix": mix, "Global.epoch_num": 3, **values})
 
-    options = CacheOptions(folder, views=2, processes=2)
+    options = CacheOptions(folder, views=2, seed=5, processes=2)
     build_cache(config(), CacheBuilder(config(), options), options)
-    assert Store(folder).entries == 2 * (24 + 10)  # the three are among the 24, and look the same in a view
+    assert Store(folder).entries == 2 * (
+        24 + 10 + 5
+    )  # the three are among the 24, and look the same in a view
     (tmp_path / "empty").mkdir()
     shutil.copy(folder / "cache.json", tmp_path / "empty")
     train(config("whole", **cached(folder)))

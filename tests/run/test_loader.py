@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 import sys
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,8 @@ from error_codes import raises_code
 from waiting import HANG
 
 from ppocr_ext.charset import Charset
+from ppocr_ext.data.mixing import MixedList, MixedSamples
+from ppocr_ext.data.sample_seeds import Views
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.host import open_host
 from ppocr_ext.registry import DATASETS
@@ -135,6 +138,20 @@ def trained(log, first_epoch=1, skip=0, **options):
     data = Loader(parts(**options), seed=7)
     data.train(first_epoch, skip, log.boundary, log.epoch)
     return data
+
+
+def test_the_views_of_mixed_lists_are_read_in_turn_by_all_processes():
+    """Each epoch, a process gets another number of the ten samples in batches of four."""
+    datasets = [Numbers(10), Numbers(500)]
+    mixed = MixedSamples(datasets, [MixedList("Train.mix.0", Fraction(1), True)])
+    sampler = ShareOfBatches(mixed, 4, num_replicas=2, rank=0)
+    seen = []
+    for rank in range(2):
+        data = Loader(LoaderParts(mixed, sampler), rank=rank, processes=2, views=Views(1, 2))
+        for epoch in range(1, 9):
+            batches = data._mixed(data._of_epoch(data.views, epoch), epoch)
+            seen += [place for batch in batches for place in batch if place >= 10]
+    assert len(set(seen)) == len(seen) > 80
 
 
 def test_workers_start_when_the_threads_before_them_are_gone(monkeypatch):

@@ -65,7 +65,6 @@ OVERLAY = str(ROOT / "configs" / "overlays" / "center_loss.yml")
 ARMS: dict[str, tuple[str | None, dict[str, Any]]] = {
     "plain": (None, {}),
     "PaddleOCR": ("argmax", {"frames": "argmax", "blank": True, "relative": False, "weight": 0.05}),
-    "absolute": ("aligned", {"relative": False, "weight": 0.05}),
     "aligned": ("aligned", {}),
     "hard": (None, {}),
 }

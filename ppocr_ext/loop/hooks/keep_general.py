@@ -20,9 +20,9 @@ from ppocr_ext.evaluation.blend import (
     blend_record,
     blend_tensors,
     blended,
-    doubt,
     least_general,
     search_blend,
+    tolerance,
     warn_of_few_lines,
 )
 from ppocr_ext.evaluation.evaluate import evaluate_now
@@ -125,7 +125,7 @@ class KeepGeneral(Hook):
         lines = len(self._run.data.eval_loader.dataset)
         reached = max(0.0, self._to_reach()[0])
         # the best of many evaluations owes something to chance
-        chance = 0.0 if is_start(self.loop.best) else 2 * doubt(reached, lines)
+        chance = 0.0 if is_start(self.loop.best) else 2 * tolerance(reached, lines)
         floor = max(self._start, reached - chance)
         points = search_blend(read, least, lines, floor)
         put_back(last, self._tensors)

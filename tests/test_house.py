@@ -22,8 +22,8 @@ MOST = {
     "files": 270,
     "lines of tests": 45_190,
     "lines of tools": 6_590,
-    "words of English prose": 23_375,
-    "words of tables": 8_478,
+    "words of English prose": 23_398,
+    "words of tables": 8_497,
     "pages": 15,
 }
 ERRORS = {

@@ -57,7 +57,7 @@ examples:
 
 exit codes: 0 done; 1 an image could not be read; 2 error
 """
-_TRIED = 100  # lines that are read first, to learn whether the models can judge
+_TRIED = 100  # lines that are read first; models that read few of them cannot be used
 _SHOWN = 10  # unreadable images in a message
 _FLAGS = ("suspect", "easy", "broken")
 

@@ -285,14 +285,9 @@ class Loader:
         samples = self.dataset
         if not isinstance(samples, MixedSamples):
             return batches
+        done = self._samples_before(epoch)
         return MixedBatches(
-            batches,
-            samples.lists,
-            samples.ends,
-            self._samples_before(epoch),
-            self._seed,
-            self._rank,
-            self._processes,
+            batches, samples.lists, samples.ends, done, self._seed, self._rank, self._processes
         )
 
     def _samples_before(self, epoch: int) -> int:

@@ -92,7 +92,7 @@ def open_data(
         context: the context of the run.
         model: its networks.
         views: the views of the samples of ``Train``; None if each epoch has other random numbers.
-        checked: reports on the data, if it has been checked.
+        checked: reports on the data, by section, if it has been checked.
 
     Raises:
         ConfigError: this dataset or sampler cannot have views.
@@ -104,11 +104,8 @@ def open_data(
     frames = {
         mode: count_frames(model, config, mode) if reads_ctc[mode] else FrameCounts({}) for mode in modes
     }
-    preflight = (
-        _preflight(context, frames)
-        if checked is None
-        else {mode: report for mode, report in checked.items() if mode in modes}
-    )
+    reports = _preflight(context, frames) if checked is None else checked
+    preflight = {mode: reports[mode] for mode in modes if mode in reports}  # without those of Train.mix
     failures = {
         mode: LoadFailures(
             mode, report.total, report.unusable_count, unusable_limit_of(config), context.name_of(mode)
@@ -125,8 +122,8 @@ def open_data(
     loaders = {mode: _loader(context, plain, classes, check, views, mode, datasets) for mode in modes}
     _require_batches(context, loaders, preflight)
     if context.is_first:  # the contents of all these images are read
-        taught = [report for data in mixed for report in data.preflight.values()]
-        warn_of_trained(config, taught, preflight.get("Eval"), "Eval.dataset")
+        trained_too = [report for data in mixed for report in data.preflight.values()]
+        warn_of_trained(config, trained_too, preflight.get("Eval"), "Eval.dataset")
     for each, data in zip(mixed_lists(config), mixed, strict=False):  # an evaluation opens none
         _describe_mixed(config, each, len(data.train_loader.dataset), len(loaders["Train"].dataset))
         failures.update((each.section, failed) for failed in data.load_failures.values())

@@ -250,7 +250,11 @@ def _from_bytes(content: memoryview, form: BranchForm, rows: int) -> TopClasses:
 _FORMAT = 1
 _NOT_OF_OUTPUTS = ("pretrained", "pretrained_dict", "freeze_params")
 # The option that sets an attribute, for messages.
-_SET_BY = {"views": "views (--views, --seed)", "dtype": "dtype (Global.teacher_dtype)"}
+_SET_BY = {
+    "views": "views (--views, --seed)",
+    "dtype": "dtype (Global.teacher_dtype)",
+    "data": "data (Train.dataset, Train.sampler, Train.mix)",
+}
 _DRAWN_BY = ("dataset", "sampler")  # sections of Train that a view depends on
 
 

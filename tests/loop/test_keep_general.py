@@ -124,11 +124,11 @@ def test_of_two_that_read_as_many_new_lines_the_best_reads_more_general_ones(
 @pytest.mark.parametrize(("lucky", "stays"), [(0.9, False), (1.0, True)])
 def test_an_early_evaluation_that_is_best_by_chance_gives_way(kept, forgetting, monkeypatch, lucky, stays):
     """Of ten lines, two standard errors are 0.22 at an accuracy of 0.9, and 0.16 at 1."""
-    judge = KeepGeneral.judge_best
+    real = KeepGeneral.judge_best
 
     def with_luck(hook, metrics, at_start):
         metrics["acc"] = 0.0 if at_start else lucky
-        return judge(hook, metrics, at_start)
+        return real(hook, metrics, at_start)
 
     monkeypatch.setattr(KeepGeneral, "judge_best", with_luck)
     forgetting(1.5 * FAR)  # the last weights read 0.76

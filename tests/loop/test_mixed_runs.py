@@ -113,9 +113,7 @@ def test_a_teacher_cache_holds_the_lines_of_all_lists(mixed, captchas, tmp_path)
 
     options = CacheOptions(folder, views=2, seed=5, processes=2)
     build_cache(config(), CacheBuilder(config(), options), options)
-    assert Store(folder).entries == 2 * (
-        24 + 10 + 5
-    )  # the three are among the 24, and look the same in a view
+    assert Store(folder).entries == 2 * (24 + 10 + 5)  # the three are among the 24, and look the same there
     (tmp_path / "empty").mkdir()
     shutil.copy(folder / "cache.json", tmp_path / "empty")
     train(config("whole", **cached(folder)))
@@ -130,6 +128,19 @@ def test_a_teacher_cache_holds_the_lines_of_all_lists(mixed, captchas, tmp_path)
     whole, resumed = content(tmp_path / "whole"), content(tmp_path / "broken")
     for part in whole:
         np.testing.assert_equal(resumed[part], whole[part], err_msg=part)
+
+
+def test_what_a_cache_draws_depends_on_its_own_seed_alone(mixed, tmp_path):
+    drawn = [{"dataset": {"name": "CaptchaDataSet", "size": 5}, "share": 0.1}]
+
+    def images(seed):
+        config = mixed(kind="distill", **{"Train.mix": drawn, "Global.seed": seed})
+        loader = CacheBuilder(config, CacheOptions(tmp_path / "cache", views=1, seed=5))._loader
+        return np.concatenate([batch[0].numpy() for batch in loader.read_view(0, loader.of_view(0))])
+
+    found = images(1)
+    assert len(found) == 24 + 5
+    np.testing.assert_array_equal(images(2), found)
 
 
 def test_lines_with_the_size_of_their_batch_have_no_views(mixed, tmp_path):

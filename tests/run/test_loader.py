@@ -6,8 +6,10 @@ import os
 import random
 import subprocess
 import sys
+import threading
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import paddle
@@ -22,7 +24,14 @@ from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.host import open_host
 from ppocr_ext.registry import DATASETS
 from ppocr_ext.run.host_config import host_config
-from ppocr_ext.run.loader import Loader, LoaderParts, SeededBatches, ShareOfBatches, loader_parts
+from ppocr_ext.run.loader import (
+    Loader,
+    LoaderParts,
+    SeededBatches,
+    ShareOfBatches,
+    _is_ending,
+    loader_parts,
+)
 from ppocr_ext.run.loader_setup import label_check
 
 BROKEN = ["DataError", "Train: list.txt:6: broken", "failed_sample"]
@@ -163,6 +172,15 @@ def test_workers_start_when_the_threads_before_them_are_gone(monkeypatch):
     list(Loader(parts(), seed=7))
     list(Loader(parts(workers=1), seed=7))
     assert next(asked, False) is False
+
+
+def test_a_thread_is_ending_while_only_linux_has_it():
+    ended = threading.Thread(target=int)
+    ended.start(), ended.join()
+    while Path(f"/proc/self/task/{ended.native_id}").exists():
+        pass
+    here = SimpleNamespace(is_alive=lambda: False, native_id=threading.get_native_id())
+    assert _is_ending(here) and not _is_ending(threading.current_thread()) and not _is_ending(ended)
 
 
 def order(batches):

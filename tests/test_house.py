@@ -16,13 +16,13 @@ from ppocr_ext import errors
 MODULES = house.modules()
 # A change that needs more raises them in its own commit, and says what for.
 MOST = {
-    "working statements": 24_950,
-    "all statements": 31_703,
-    "tokens": 355_863,
+    "working statements": 24_978,
+    "all statements": 31_732,
+    "tokens": 356_279,
     "files": 270,
-    "lines of tests": 45_219,
-    "lines of tools": 6_590,
-    "words of English prose": 23_528,
+    "lines of tests": 45_276,
+    "lines of tools": 6_593,
+    "words of English prose": 23_596,
     "words of tables": 8_497,
     "pages": 15,
 }

@@ -33,6 +33,7 @@ from ppocr_ext.run.run import Run
 GENERAL, DROP = "general_acc", "general_drop"  # in the metrics of an evaluation
 _HALVINGS = 3  # of the way, for each of both searches
 _DOUBT = 0.05  # probability that lines hide a loss
+_GIVEN_UP = 0.03  # of the accuracy on the new lines at most; of two lines, one would be half
 _ROUNDING = 1e-9
 _FIX = "Fix: give two checkpoints of one network and dictionary, such as those of one run."
 
@@ -132,19 +133,19 @@ def search_blend(
 
 
 def _enough(points: Sequence[BlendPoint], lines: int, floor: float) -> float:
-    """Return the accuracy within a standard error, or one line, of the highest one, but not below ``floor``.
+    """Return the accuracy that is a standard error, or one line, below the highest one, at most 3 points.
 
     Breiman et al., Classification and Regression Trees, 1984: the simplest within one standard error of the best.
     """
     most = max(each.accuracy for each in points)
-    return max(floor, most - tolerance(most, lines))
+    return max(floor, most - min(tolerance(most, lines), _GIVEN_UP))
 
 
 def best_blend(points: Sequence[BlendPoint], least: float, lines: int, floor: float) -> BlendPoint:
     """Return the point nearest to the weights before that reads at least ``least`` of the general lines.
 
-    It reads as many new lines as the best such point, within a standard error or one line. It is the weights
-    before only if none reads more. Arguments are those of :func:`search_blend`.
+    It reads as many new lines as the best such point, within a standard error or one line, at most 3 points. It is the
+    weights before only if none reads more. Arguments are those of :func:`search_blend`.
     """
     allowed = [each for each in points if each.general >= least or not each.share]
     most = max(allowed, key=lambda each: (each.accuracy, each.general))

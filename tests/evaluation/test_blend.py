@@ -64,6 +64,12 @@ def test_the_way_back_never_reads_less_than_the_weights_before(before, share):
     assert best_blend(points, 0.85, 10, before).share == share
 
 
+@pytest.mark.parametrize(("lines", "share"), [(2, 0.75), (10, 0.75), (33, 0.75), (34, 0.56)])
+def test_one_line_of_few_is_not_given_up(lines, share):
+    points = [BlendPoint(0.56, 1 - 1 / lines, 0.9), BlendPoint(0.75, 1.0, 0.9), BlendPoint(1.0, 1.0, 0.9)]
+    assert best_blend(points, 0.85, lines, 0.2).share == share
+
+
 @pytest.mark.parametrize("lines", [10, 70, 1000])
 def test_the_tolerance_is_the_standard_error_of_a_share_and_at_least_one_line(lines):
     drawn = np.random.default_rng(0).binomial(lines, 0.7, 100_000) / lines

@@ -27,7 +27,7 @@ from ppocr_ext.data.label_file import parse_line, read_raw_lines
 from ppocr_ext.data.lmdb_sets import open_sets
 from ppocr_ext.data.load_failures import LoadFailures, report_failures
 from ppocr_ext.data.mixing import SECTION as MIX
-from ppocr_ext.data.mixing import MixedList, MixedSamples, mixed_lists
+from ppocr_ext.data.mixing import MixedList, MixedSamples, due_of_labels, labels_of, mixed_lists
 from ppocr_ext.data.preflight_report import FileReport, PreflightReport
 from ppocr_ext.data.sample_seeds import Views, generators_kept, warn_of_other_views
 from ppocr_ext.errors import DataError
@@ -118,13 +118,16 @@ def open_data(
     check = None if trained is None else label_check(config, context.charset, trained, trained.fixed_by)
     plain = host_config(config, distributed=context.team.size > 1, label_files=usable_files)
     mixed = open_mixed(context, model, views, checked or {}) if "Train" in modes else []
+    lists = [
+        _with_due(config, *each) for each in zip(mixed_lists(config), mixed, strict=False)
+    ]  # an evaluation has none
     datasets = [each.train_loader.dataset for each in mixed]
-    loaders = {mode: _loader(context, plain, classes, check, views, mode, datasets) for mode in modes}
+    loaders = {mode: _loader(context, plain, classes, check, views, mode, lists, datasets) for mode in modes}
     _require_batches(context, loaders, preflight)
     if context.is_first:  # the contents of all these images are read
         trained_too = [report for data in mixed for report in data.preflight.values()]
         warn_of_trained(config, trained_too, preflight.get("Eval"), "Eval.dataset")
-    for each, data in zip(mixed_lists(config), mixed, strict=False):  # an evaluation opens none
+    for each, data in zip(lists, mixed, strict=True):
         _describe_mixed(config, each, len(data.train_loader.dataset), len(loaders["Train"].dataset))
         failures.update((each.section, failed) for failed in data.load_failures.values())
         preflight.update((each.section, report) for report in data.preflight.values())
@@ -186,9 +189,10 @@ def _loader(
     check: BatchLabelCheck | None,
     views: Views | None,
     mode: str,
+    lists: Sequence[MixedList],
     mixed: Sequence[Any],
 ) -> Loader:
-    """Build the loader of a section; ``check`` of labels, ``views`` and ``mixed`` are only for ``Train``."""
+    """Build the loader of a section; all after ``classes`` but ``mode`` is only for ``Train``."""
 
     def parts(seed: int) -> LoaderParts:
         config = plain_copy(plain)  # a dataset may change it
@@ -197,7 +201,7 @@ def _loader(
         )
         if mode == "Eval" or not mixed:
             return own
-        return replace(own, dataset=MixedSamples([own.dataset, *mixed], mixed_lists(context.config)))
+        return replace(own, dataset=MixedSamples([own.dataset, *mixed], lists))
 
     seed = context.seed
     rank = context.team.rank
@@ -237,11 +241,24 @@ def open_mixed(
     return opened
 
 
+def _with_due(config: Config, mixed: MixedList, data: RunData) -> MixedList:
+    """Return a list of ``Train.mix`` with how often each of its samples is due, if that is asked for."""
+    if not mixed.balanced:
+        return mixed
+    delimiter = config.at(f"{mixed.section}.dataset.delimiter", config.at(f"{_DATASET}.delimiter", "\t"))
+    return mixed._replace(due=due_of_labels(labels_of(data.train_loader.dataset, delimiter, mixed.section)))
+
+
 def _describe_mixed(config: Config, mixed: MixedList, count: int, samples: int) -> None:
     """Log how often a list of ``Train.mix`` is read, of ``count`` samples beside ``samples`` of ``Train.dataset``."""
     read = float(mixed.ratio) * samples
     times = read * config.settings.epoch_num / count
     taught = "" if mixed.labelled else "; only a teacher teaches them"
+    if mixed.due is not None:
+        rare, others = mixed.due.max() * times, mixed.due.min() * times
+        taught = (
+            f" on average, those with the rarest character {rare:.1f} times and others {others:.1f} times"
+        )
     all_of = f"{mixed.section}: {count} samples"
     LOG.info(
         "%s", f"{all_of}; an epoch reads {read:.0f} of them, the training each {times:.1f} times{taught}"

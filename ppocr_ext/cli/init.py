@@ -32,7 +32,7 @@ Hugging Face, docTR, ICDAR, MJSynth, Label Studio, CVAT, COCO, Labelme, PAGE, AL
 file beside each image. Its files are only read. The folder of --out then holds
   config.yml               a few lines over a shipped base; change what you like
   train.txt, val.txt       the samples, split by page, folder or image; --split makes a split anew
-  mixed.txt                what trains from nothing: your lines, and drawn ones
+  drawn.txt                drawn lines, which train a network from nothing beside yours
   dict.txt                 the characters, if they are not those of the base
   general.txt              lines that the base reads, to see what a training forgets
   general_taught.txt       such lines that train, so that it forgets less

@@ -106,7 +106,7 @@ class Plan:
         dictionary: the lines of a new dictionary; None if that of the base is kept.
         steps: the optimizer steps of the whole training.
         drawn: how many lines are drawn for the training; 0 if it begins with weights.
-        repeats: how often each line of the user stands beside the drawn ones.
+        share: of the drawn lines in each batch.
     """
 
     base: Base
@@ -114,7 +114,7 @@ class Plan:
     dictionary: tuple[str, ...] | None
     steps: int
     drawn: int
-    repeats: int
+    share: float
 
     def __getitem__(self, key: str) -> Any:
         """Return the value of a decision; None if there is none."""
@@ -182,17 +182,18 @@ def decide(facts: Facts, base: Base, out: Path, characters: str | None = None, c
     length = _max_length(facts, base)
     learned = not base.is_from_nothing
     drawn = 0 if learned or not can_draw else max(0, DRAWN - facts.samples)
-    repeats = max(1, round(drawn * _SHARE / (1 - _SHARE) / facts.samples))
-    lines = facts.samples * repeats + drawn
+    lines = facts.samples + drawn
+    share = float(f"{min(1 - _SHARE, drawn / lines):.2g}")
     # that of configs/lines is for each of two processes
     usual = (batch_size(base.config) or 32) * (2 if base.files[0].startswith("configs/lines/") else 1)
     batch = min(usual, max(_LEAST, lines // _STEPS_AN_EPOCH))
+    own = min(facts.samples, max(1, round(batch * (1 - share))))
     seen = next(row for most, row in _SEEN.items() if facts.samples <= most)[
         0 if base.is_released else 1 if learned else 2
     ]
-    epochs = math.ceil(seen / lines)
-    steps = epochs * batches_of_epoch(base.config, lines, batch)
-    mixed = f": {drawn:,} drawn lines, and yours {repeats} times" if drawn else ""
+    epochs = math.ceil(seen * (1 - share) / facts.samples)
+    steps = epochs * batches_of_epoch(base.config, facts.samples, own)
+    mixed = f": yours, and {share:.0%} of {drawn:,} drawn lines" if drawn else ""
     decisions = (
         Decision(DICTIONARY, file, why),
         Decision(SPACE, use_space),
@@ -207,14 +208,18 @@ def decide(facts: Facts, base: Base, out: Path, characters: str | None = None, c
         *_sizes(facts, base, length.value - _MARKS),
         Decision(
             batch_size_key(base.config),
-            batch,
-            "of the base" if batch == usual else f"so that an epoch has at least {_STEPS_AN_EPOCH} steps",
+            own,
+            f"a step sees {own / (1 - share):.0f}, with drawn lines"
+            if drawn
+            else "of the base"
+            if batch == usual
+            else f"so that an epoch has at least {_STEPS_AN_EPOCH} steps",
         ),
         *_held_norms(base, batch),
         *_of_machine(base),
         *([Decision("Metric.ignore_space", False, "labels have spaces")] if " " in facts.characters else []),
     )
-    return Plan(base, decisions, dictionary, steps, drawn, repeats)
+    return Plan(base, decisions, dictionary, steps, drawn, share)
 
 
 def _rate(base: Base, share: float) -> Decision:

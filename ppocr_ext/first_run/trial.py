@@ -28,7 +28,7 @@ from ppocr_ext.evaluation.predictions import Prediction
 from ppocr_ext.first_run.bases import DICTIONARY
 from ppocr_ext.first_run.decisions import Plan
 from ppocr_ext.first_run.inspect import Inspection
-from ppocr_ext.first_run.writing import CONFIG, JUDGED, MORE, TAUGHT, Data, Files, Lists, write_config
+from ppocr_ext.first_run.writing import CONFIG, JUDGED, Data, Files, Lists, shares, write_config
 from ppocr_ext.host import open_host
 from ppocr_ext.io.atomic import atomic_writer, scratch_folder
 from ppocr_ext.limits import memory_limit
@@ -135,7 +135,7 @@ def try_steps(inspection: Inspection, host: str | None = None) -> tuple[Plan, fl
         return plan, None
     with TemporaryDirectory(prefix="ppocr_ext_") as folder:
         config = _write_some(inspection, Path(folder))
-        others = TAUGHT * (plan.base.weights is not None) + MORE * (inspection.more is not None)
+        others = sum(shares(plan, inspection.more is not None).values())
         costs = costs_of_steps(config, plan.steps // plan["Global.epoch_num"], host, others)
     key = batch_size_key(plan.base.config)
     allowed = _MEMORY * memory_limit()

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -40,15 +38,14 @@ from ppocr_ext.synth.dataset_folder import DatasetFolder, make_folder
 CONFIG = "config.yml"
 NETWORK = "network.yml"
 RUN = "run"
-TAUGHT = 0.3  # share of a batch of the lines that must still be read (docs/results.md, Released models)
-MORE = 0.2  # share of a batch of the lines that only train (docs/results.md, Few labels)
+_TAUGHT = 0.3  # share of a batch of the lines that must still be read (docs/results.md, Released models)
+_MORE = 0.2  # share of a batch of the lines that only train (docs/results.md, Few labels)
 _OF_BASE = ("name", "label_file_list", "ratio_list", "data_dir", "delimiter", "ds_width", "transforms")
 
 GENERAL_LINES = 1_200  # that are drawn
 _SHORT, _LONG = 2, 10  # characters of them, unless labels are shorter or longer, and as far as they fit
 MAX_DROP = 0.01  # of the general list
 JUDGED = 500  # samples of a list that are read before the training, and labels whose loss is computed
-_DRAWN = "drawn"  # lines to train on
 
 
 class Data(NamedTuple):
@@ -71,6 +68,7 @@ class Lists(NamedTuple):
         val: the samples of ``Eval``.
         general: the lines that the recogniser must still read; a training from nothing has nothing to keep.
         taught: lines of their kind that train, so that less is forgotten; None if there are none.
+        drawn: drawn lines that a network from nothing trains on beside those of ``Train``; None if there are none.
         max_drop: how much the accuracy on ``general`` may fall.
         more: samples that train beside those of ``Train``, in a part of each batch; None if there are none.
     """
@@ -79,6 +77,7 @@ class Lists(NamedTuple):
     val: Data
     general: Data | None = None
     taught: Data | None = None
+    drawn: Data | None = None
     max_drop: float = 0.0
     more: Data | None = None
 
@@ -132,9 +131,7 @@ def write_first_run(inspection: Inspection, command: str) -> Files:
     counts: Counter[str] = Counter()
     # before anything is drawn, which takes longer
     more = None if inspection.more is None else _write_more(inspection, inspection.more, counts)
-    if plan.drawn:
-        characters = sorted(plan.characters().intersection(inspection.found.texts.characters))
-        _draw(characters, inspection, out / _DRAWN, plan.drawn, inspection.found.texts.lengths)
+    drawn = _write_drawn(inspection) if plan.drawn else None
     left_out: Counter[str] = Counter()
     notes: list[str] = []
     general = taught = None
@@ -147,9 +144,9 @@ def write_first_run(inspection: Inspection, command: str) -> Files:
         source = inspection.source
         has_parts = source.format == "lmdb" or next(source.samples()).box is not None
         read = ImageReader(source.root) if has_parts else None
-        root = _root(inspection, read is not None)
-        train, val = (Data(root, out / f"{name}.txt") for name in ("train", "val"))
-        counts += _write_lists(inspection, read, root, left_out)
+        folder = source.root if read is None else out
+        train, val = (Data(folder, out / f"{name}.txt") for name in ("train", "val"))
+        counts += _write_lists(inspection, read, left_out)
         if read is not None and read.turned:
             notes.append(
                 f"{read.turned:,} crops at least 1.5 times as high as wide are turned, as PaddleOCR does."
@@ -160,14 +157,13 @@ def write_first_run(inspection: Inspection, command: str) -> Files:
             f"{dict(left_out)}). Fix: label more images, or give other --characters.",
             code="no_samples",
         )
-    if plan.drawn:
-        train = Data(train.folder, _mix(out, train.folder, plan))
     if plan.base.charset is not None or inspection.general is not None:
         try:
             general, taught = _write_general(inspection, counts)
         except DataError as error:
             notes.append(f"There is no general list: {error}")
-    write_config(plan, Lists(train, val, general, taught, max_drop(inspection), more), out, command)
+    lists = Lists(train, val, general, taught, drawn, max_drop(inspection), more)
+    write_config(plan, lists, out, command)
     return Files(val, general, counts, left_out, tuple(notes))
 
 
@@ -201,7 +197,7 @@ def config_text(plan: Plan, lists: Lists, out: Path, command: str) -> str:
         *(row for row in plan.decisions if not row.key.startswith("RecResizeImg")),
         Decision("Train.loader.shuffle", True),
         *([Decision("Train.sampler", None, "images of one size")] if base.is_released else []),
-        *_mixed(lists, base.config),
+        *_mixed(lists, plan),
         *([Decision("Global.checkpoints", None)] if base.config.settings.checkpoints is not None else []),
         *(
             [Decision("Architecture.pretrained_dict", str(base.charset.path), "of the weights")]
@@ -236,17 +232,23 @@ def config_text(plan: Plan, lists: Lists, out: Path, command: str) -> str:
     return "\n".join([*lines, ""])
 
 
-def _mixed(lists: Lists, base: Config) -> Iterator[Decision]:
+def shares(plan: Plan, has_more: bool) -> dict[str, float]:
+    """Return the share of each batch that a list of :class:`Lists` gets, by its name."""
+    more = _MORE if has_more else 0.0
+    taught = _TAUGHT if plan.base.weights is not None else 0.0
+    return {"drawn": float(f"{plan.share * (1 - more):.2g}"), "more": more, "taught": taught}
+
+
+def _mixed(lists: Lists, plan: Plan) -> Iterator[Decision]:
     """Yield what puts other lines into each batch."""
-    others = ((lists.more, MORE), (lists.taught, TAUGHT))
     mix = [
         {"dataset": _files_beside(data, lists.train), "share": share}
-        for data, share in others
-        if data is not None
+        for name, share in shares(plan, lists.more is not None).items()
+        if (data := getattr(lists, name)) is not None
     ]
     if mix:
         yield Decision("Train.mix", mix, "other lines in each batch: docs/training.md")
-    elif base.at("Train.mix", None) is not None:
+    elif plan.base.config.at("Train.mix", None) is not None:
         yield Decision("Train.mix", None, "the lists of the base are not used")
 
 
@@ -331,7 +333,6 @@ def _own_lmdbs(inspection: Inspection) -> tuple[Path, Path] | None:
         source.format != "lmdb"
         or inspection.split.by != OWN_SPLIT
         or any(each.code == "unknown_char" for each in inspection.found.skipped)
-        or plan.drawn
         or sampler_scales(plan.base.config, "Train")
     ):
         return None
@@ -340,27 +341,15 @@ def _own_lmdbs(inspection: Inspection) -> tuple[Path, Path] | None:
     return (source.root / train[0], source.root / val[0]) if len(train) == len(val) == 1 else None
 
 
-def _root(inspection: Inspection, cuts: bool) -> Path:
-    """Return the folder that the paths in the lists start from: it holds the user's images, drawn ones and crops."""
-    if cuts:
-        return inspection.out
-    data = inspection.source.root
-    return Path(os.path.commonpath([data, inspection.out.resolve()])) if inspection.plan.drawn else data
-
-
-def _write_lists(
-    inspection: Inspection, read: ImageReader | None, root: Path, left_out: Counter[str]
-) -> Counter[str]:
+def _write_lists(inspection: Inspection, read: ImageReader | None, left_out: Counter[str]) -> Counter[str]:
     """Write the label file of each part, and images that are no files of their own; return the lines by part.
 
     Args:
         inspection: what was decided.
         read: reads the images of the samples, to write them as files; None if they are files already.
-        root: the folder that paths start from.
         left_out: counts the samples that are in no list, by reason.
     """
     counts: Counter[str] = Counter()
-    begin = _begin(inspection.source.root, root)
     codes = inspection.split.codes.tolist()
     bar = tqdm(inspection.source.samples(), "lists", len(codes), unit=" samples", disable=None, leave=False)
     with ExitStack() as stack:
@@ -370,7 +359,7 @@ def _write_lists(
         }
         for number, (sample, code) in enumerate(zip(bar, codes, strict=True)):
             content = b"" if read is None else read(sample)
-            name = f"{begin}{sample.image}"
+            name = sample.image
             if len(sample.text) > inspection.plan.longest:
                 left_out["too_long"] += 1
             elif isinstance(content, SampleIssue):
@@ -386,23 +375,15 @@ def _write_lists(
     return counts
 
 
-def _begin(folder: Path, root: Path) -> str:
-    """Return what stands before paths in ``folder`` in a list whose paths start from ``root``."""
-    path = os.path.relpath(folder.resolve(), root.resolve())
-    return "" if path == "." else f"{path}/"
-
-
-def _mix(out: Path, root: Path, plan: Plan) -> Path:
-    """Write a list of the user's lines, each as often as planned, and of the drawn ones; return it."""
-    begin = _begin(out / _DRAWN, root)
-    drawn = read_label_file(out / _DRAWN / "train_list.txt")
-    own = chain.from_iterable(read_label_file(out / "train.txt") for _ in range(plan.repeats))
-    rows = chain(
-        ((line.images[0], line.label) for line in own),
-        ((f"{begin}{line.images[0]}", plan.of_drawn(line.label)) for line in drawn),
-    )
-    write_label_file(out / "mixed.txt", rows)
-    return out / "mixed.txt"
+def _write_drawn(inspection: Inspection) -> Data:
+    """Draw lines of the labels' characters, and write their list."""
+    plan = inspection.plan
+    folder, file = inspection.out / "drawn", inspection.out / "drawn.txt"
+    characters = sorted(plan.characters().intersection(inspection.found.texts.characters))
+    _draw(characters, inspection, folder, plan.drawn, inspection.found.texts.lengths)
+    lines = read_label_file(folder / "train_list.txt")
+    write_label_file(file, ((line.images[0], plan.of_drawn(line.label)) for line in lines))
+    return Data(folder, file)
 
 
 def _write_more(inspection: Inspection, file: Path, counts: Counter[str]) -> Data:

@@ -160,8 +160,8 @@ def test_ctc_has_two_frames_for_each_character(name: str, longest: int, tmp_path
 
 def test_few_lines_without_weights_are_trained_beside_drawn_ones(tmp_path: Path) -> None:
     plan = decide(PLATES, small_base())
-    assert (plan.drawn, plan.repeats) == (8_700, 2)
-    assert decide(PLATES._replace(samples=100), small_base()).repeats == 33
+    assert (plan.drawn, plan.share) == (8_700, 0.75)
+    assert decide(PLATES._replace(samples=9_900), small_base()).share == 0.01
     assert decide(PLATES._replace(samples=20_000), small_base()).drawn == 0
     assert decide(PLATES, official(tmp_path)).drawn == 0
 

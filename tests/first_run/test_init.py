@@ -91,7 +91,7 @@ def test_from_nothing_to_a_config_that_passes_its_check(
     assert digest(photos) == before
 
     first = digest(Path("my"), ("init.html", "init.json"))
-    assert {"config.yml", "look.png", "mixed.txt", "drawn/train_list.txt"} <= set(first)
+    assert {"config.yml", "look.png", "drawn.txt", "drawn/train_list.txt"} <= set(first)
     assert main(["init", str(photos)]) == 2  # the folder is there
     assert "[folder_exists]" in capsys.readouterr().err
     said(capsys, "init", photos, "--force")
@@ -161,9 +161,8 @@ def test_what_is_left_out_is_left_out_before_anything_is_decided(photos: Path) -
     assert sum(found.split.counts().values()) == len(usable) - 1
     assert found.found.texts.samples == len(usable) and max(map(len, usable)) == found.found.texts.longest[0]
     assert {each.code: each.count for each in found.found.skipped} == {"unknown_char": 34 - len(usable)}
-    train = found.split.counts()["train"]
-    plan = found.plan
-    assert plan.repeats * train / (plan.repeats * train + plan.drawn) >= 0.2
+    assert found.plan.share == 0.75
+    assert found.plan.drawn == decisions.DRAWN - found.split.counts()["train"]
     with raises_code(DataError, "no_characters"):
         inspect_data(photos, characters="xyz")
 
@@ -326,14 +325,19 @@ def test_other_lines_train_and_judge_nothing(
 
 
 def test_lmdbs_for_train_and_val_are_read_as_they_are(
-    photos: Path, tiny: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    photos: Path, tiny: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(decisions, "DRAWN", 0)
     words = ("--label-files", photos / "labels.txt", "--data-dir", photos)
     for split in ("train", "val"):
         said(capsys, "make-lmdb", *words, "--out", f"sets/{split}")
     said(capsys, "init", "sets")
-    assert load("my/config.yml").at("Eval.dataset.data_dir") == "sets/val" and not Path("my/val.txt").exists()
+    config = load("my/config.yml")
+    assert config.at("Eval.dataset.data_dir") == "sets/val" and not Path("my/val.txt").exists()
+    assert config.at("Train.mix.0.dataset").thaw() == {
+        "name": "SimpleDataSet",
+        "data_dir": "my/drawn",
+        "label_file_list": ["my/drawn.txt"],
+    }
     assert main(["config", "-c", "my/config.yml", "--check"]) == 0
     said(capsys, "init", "sets", "--characters", "0-8", "--out", "some")
     assert set("".join(labels(Path("some/train.txt")).values())) <= set("012345678")

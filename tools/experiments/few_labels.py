@@ -4,9 +4,9 @@
 For each seed, --labelled images of a folder keep their texts, which their names hold, and the others lose them. A
 released model is trained on the first ones (`init --base`) and reads the others. A student of 0.32 M parameters then
 begins from nothing, beside drawn lines: alone; with the readings of its teacher as labels (`init --more`); or taught
-by it frame by frame (`init --distill`), also on the other images, without labels. The epochs of the arms differ, so
-that they take about the same processor time. The last weights of each read the list --test. Ctrl-C stops; the same
-command continues after the last finished command.
+by it frame by frame (`init --distill`), also on the other images, without labels. Each arm has a part of the epochs
+that `init` writes, so that all take about the same processor time. The last weights of each read the list --test.
+Ctrl-C stops; the same command continues after the last finished command.
 """
 
 from __future__ import annotations
@@ -24,22 +24,24 @@ sys.path[:] = [str(ROOT), *sys.path[1:], str(ROOT / "tools")]
 
 from experiments.runs import experiment_parser, from_command_line  # noqa: E402
 from experiments.use_it import run_command  # noqa: E402
+from ppocr_ext.config import load  # noqa: E402
 from ppocr_ext.evaluation.predictions import read_predictions  # noqa: E402
 from ppocr_ext.evaluation.uncertainty import Changes  # noqa: E402
 from ppocr_ext.io.atomic import write_text  # noqa: E402
 from ppocr_ext.recognition.images import SUFFIXES  # noqa: E402
 
-# name -> words of `init`, values of `train`, epochs: about equal processor time
-ARMS: dict[str, tuple[list[str], list[str], int]] = {
-    "alone": (["--base", "small"], [], 5),
-    "readings": (["--base", "small", "--more", "readings.txt"], [], 4),
+_MIX = (
+    "[{dataset: {data_dir: taught/drawn, label_file_list: [taught/drawn.txt]}, share: 0.6}, "
+    "{dataset: {data_dir: '.', label_file_list: [others.txt]}, share: 0.2, labelled: false}]"
+)
+# name -> words of `init`, values of `train`, part of the epochs: about equal processor time
+ARMS: dict[str, tuple[list[str], list[str], float]] = {
+    "alone": (["--base", "small"], [], 1.0),
+    "readings": (["--base", "small", "--more", "readings.txt"], [], 0.8),
     "taught": (
         ["--distill", "teacher/run", "small"],
-        [
-            "Train.mix=[{dataset: {data_dir: '.', label_file_list: [others.txt]}, share: 0.2, labelled: false}]",
-            "Global.cal_metric_during_train=false",
-        ],
-        2,
+        [f"Train.mix={_MIX}", "Global.cal_metric_during_train=false"],
+        0.4,
     ),
 }
 
@@ -81,9 +83,10 @@ def run_experiment(args: argparse.Namespace) -> str:
         set_up(here, args, seed)
         right = {"teacher": right_ones(here, "teacher/run", args)}
         for name in args.arms:
-            words, values, epochs = ARMS[name]
+            words, values, part = ARMS[name]
             names = ["--text-from-name", args.text, "--seed", str(seed), "--out", name]
             run_command(here, f"init_{name}", ["init", "labelled", *words, *names])
+            epochs = round(part * load(here / name / "config.yml").at("Global.epoch_num"))
             own = [f"Global.epoch_num={epochs}", f"Global.seed={seed}", *values]
             seconds = run_command(here, f"train_{name}", ["train", "-c", f"{name}/config.yml", "-o", *own])
             right[name] = right_ones(here, f"{name}/run", args)

@@ -67,7 +67,9 @@ def test_the_best_weights_under_the_limit_are_written(ends, forgetting, captchas
     options = [*lists(captchas), "--max-drop", "0.2", "--out", str(out)]
     assert main(["blend", str(run / before), str(run / "latest"), *options]) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.endswith(("%", "best"))]
-    assert [row[0] for row in rows if row[-1] == "best"] == ["35.2%"]  # reads as much as 37.5 %, but for 3 points
+    assert [row[0] for row in rows if row[-1] == "best"] == [
+        "35.2%"
+    ]  # reads as much as 37.5 %, but for 3 points
     assert forgetting == {10, 24}
 
     content = json.loads(Path(f"{out}.json").read_text())

@@ -126,11 +126,10 @@ def result_lines(inspection: Inspection, files: Files, trial: Trial) -> Iterator
     elif files.val.labels is not None:
         yield "  wrong labels cannot be found before weights read them: run init again with --base after the training"
     if "seconds" in numbers:
-        seconds = numbers["seconds"]
         of_evaluation = numbers.get("reading", 0.0) * (files.counts["val"] + files.counts["general"])
         evaluations = plan.steps // plan["Global.eval_batch_step"][1]
-        whole = duration(seconds * plan["Global.epoch_num"] + evaluations * of_evaluation)
-        yield f"an epoch takes about {duration(seconds)} on one core or one GPU of this machine, the training {whole}"
+        whole = duration(numbers["seconds"] * plan["Global.epoch_num"] + evaluations * of_evaluation)
+        yield f"the training takes about {whole} on one core or one GPU of this machine"
 
 
 def _part(read: float, every: int) -> str:

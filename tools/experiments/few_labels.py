@@ -4,9 +4,10 @@
 For each seed, --labelled images of a folder keep their texts, which their names hold, and the others lose them. A
 released model is trained on the first ones (`init --base`) and reads the others. A student of 0.32 M parameters then
 begins from nothing, beside drawn lines: alone; with the readings of its teacher as labels (`init --more`); or taught
-by it frame by frame (`init --distill`), also on the other images, without labels. Each arm has a part of the epochs
-that `init` writes, so that all take about the same processor time. The last weights of each read the list --test.
-Ctrl-C stops; the same command continues after the last finished command.
+by it frame by frame (`init --distill`), also on the other images, without labels; or with readings alone, none of
+whose texts a person wrote. Each arm has a part of the epochs that `init` writes, so that all take about the same
+processor time. The last weights of each read the list --test. Ctrl-C stops; the same command continues after the last
+finished command.
 """
 
 from __future__ import annotations
@@ -34,12 +35,14 @@ _MIX = (
     "[{dataset: {data_dir: taught/drawn, label_file_list: [taught/drawn.txt]}, share: 0.6}, "
     "{dataset: {data_dir: '.', label_file_list: [others.txt]}, share: 0.2, labelled: false}]"
 )
+_READINGS = "others/readings.txt"
 # name -> words of `init`, values of `train`, part of the epochs: about equal processor time
 ARMS: dict[str, tuple[list[str], list[str], float]] = {
-    "alone": (["--base", "small"], [], 1.0),
-    "readings": (["--base", "small", "--more", "readings.txt"], [], 0.8),
+    "alone": (["labelled", "--base", "small"], [], 1.0),
+    "readings": (["labelled", "--base", "small", "--more", _READINGS], [], 0.8),
+    "unlabelled": (["others", "--base", "small"], [], 1.0),
     "taught": (
-        ["--distill", "teacher/run", "small"],
+        ["labelled", "--distill", "teacher/run", "small"],
         [f"Train.mix={_MIX}", "Global.cal_metric_during_train=false"],
         0.4,
     ),
@@ -59,7 +62,7 @@ def set_up(here: Path, args: argparse.Namespace, seed: int) -> None:
     names = ["--text-from-name", args.text, "--seed", str(seed)]
     run_command(here, "init", ["init", "labelled", "--base", args.base, "--out", "teacher", *names])
     run_command(here, "train", ["train", "-c", "teacher/config.yml", "-o", f"Global.seed={seed}"])
-    labels = ["--format", "labels", "--output", "readings.txt"]
+    labels = ["--format", "labels", "--output", _READINGS]
     run_command(here, "read", ["predict", "teacher/run", "others", *labels])
     write_text(here / "others.txt", "".join(f"others/{each.name}\n" for each in folders["others"]))
 
@@ -84,8 +87,9 @@ def run_experiment(args: argparse.Namespace) -> str:
         right = {"teacher": right_ones(here, "teacher/run", args)}
         for name in args.arms:
             words, values, part = ARMS[name]
-            names = ["--text-from-name", args.text, "--seed", str(seed), "--out", name]
-            run_command(here, f"init_{name}", ["init", "labelled", *words, *names])
+            names = ["--seed", str(seed), "--out", name]
+            names += ["--text-from-name", args.text] if words[0] == "labelled" else []
+            run_command(here, f"init_{name}", ["init", *words, *names])
             epochs = round(part * load(here / name / "config.yml").at("Global.epoch_num"))
             own = [f"Global.epoch_num={epochs}", f"Global.seed={seed}", *values]
             seconds = run_command(here, f"train_{name}", ["train", "-c", f"{name}/config.yml", "-o", *own])

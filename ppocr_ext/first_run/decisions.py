@@ -45,6 +45,7 @@ _FEW_FRAMES = 1.5  # below which a line of any length is stretched
 _ONE_LENGTH = 1.5  # longest to shortest label of lines of about one length (95 to 5 %)
 _STEPS_AN_EPOCH = 20
 _WARM_UP = 0.05  # share of the training
+_FIRST_WARM_UP = 0.1  # from nothing; with half of it, README's 1,300 lines stay at the constant guess
 _SLOWER = 0.1  # of the rate from nothing, for weights that were trained with it: at that one they forget other lines
 _LEAST = 4  # samples of a step, since BatchNorm learns little from fewer
 _SHARE = 0.25  # of the user's lines in a training with drawn ones, at least
@@ -193,6 +194,7 @@ def decide(facts: Facts, base: Base, out: Path, characters: str | None = None, c
     ]
     epochs = math.ceil(seen * (1 - share) / facts.samples)
     steps = epochs * batches_of_epoch(base.config, facts.samples, own)
+    warm_up = _WARM_UP if learned else _FIRST_WARM_UP
     mixed = f": yours, and {share:.0%} of {drawn:,} drawn lines" if drawn else ""
     decisions = (
         Decision(DICTIONARY, file, why),
@@ -203,7 +205,7 @@ def decide(facts: Facts, base: Base, out: Path, characters: str | None = None, c
         Decision("Global.eval_batch_step", [0, max(1, round(steps / 20))]),
         _rate(base, batch / usual),
         Decision(
-            "Optimizer.lr.warmup_epoch", float(f"{_WARM_UP * epochs:.2g}"), f"{_WARM_UP:.0%} of the epochs"
+            "Optimizer.lr.warmup_epoch", float(f"{warm_up * epochs:.2g}"), f"{warm_up:.0%} of the epochs"
         ),
         *_sizes(facts, base, length.value - _MARKS),
         Decision(

@@ -16,14 +16,14 @@ from ppocr_ext import errors
 MODULES = house.modules()
 # A change that needs more raises them in its own commit, and says what for.
 MOST = {
-    "working statements": 24_978,
-    "all statements": 31_732,
-    "tokens": 356_279,
+    "working statements": 24_982,
+    "all statements": 31_736,
+    "tokens": 356_340,
     "files": 270,
-    "lines of tests": 45_276,
-    "lines of tools": 6_593,
-    "words of English prose": 23_596,
-    "words of tables": 8_497,
+    "lines of tests": 45_290,
+    "lines of tools": 6_597,
+    "words of English prose": 23_947,
+    "words of tables": 8_626,
     "pages": 15,
 }
 ERRORS = {

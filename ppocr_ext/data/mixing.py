@@ -65,9 +65,10 @@ def mixed_lists(config: Config) -> list[MixedList]:
 
 
 def due_of_labels(labels: Sequence[str]) -> np.ndarray:
-    """Return how often a round has each sample, float64 [N], N in all: in proportion to 1/√n, of N samples in all.
+    """Return how often a round has each sample, float64 [N], with the sum N: in proportion to 1/√n.
 
-    n is the number of samples that have the rarest character of the label (Gupta et al. 2019, repeat factor sampling).
+    n is the number of samples that have the rarest character of the label. These are the repeat factors of Gupta et
+    al. (LVIS, CVPR 2019) without their threshold, so samples of common characters come less often than once.
     """
     found = Counter(character for label in labels for character in set(label))
     rarest = [min((found[character] for character in label), default=len(labels)) for label in labels]

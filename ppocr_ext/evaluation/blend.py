@@ -133,12 +133,12 @@ def search_blend(
 
 
 def _enough(points: Sequence[BlendPoint], lines: int, floor: float) -> float:
-    """Return the accuracy that is a standard error, or one line, below the highest one, at most 3 points.
+    """Return the accuracy a standard error, or one line, below the highest one, at most 3 points; at least ``floor``.
 
     Breiman et al., Classification and Regression Trees, 1984: the simplest within one standard error of the best.
     """
     most = max(each.accuracy for each in points)
-    return max(floor, most - min(tolerance(most, lines), _GIVEN_UP))
+    return max(floor, most - min(tolerance(most, lines), _GIVEN_UP + _ROUNDING))
 
 
 def best_blend(points: Sequence[BlendPoint], least: float, lines: int, floor: float) -> BlendPoint:

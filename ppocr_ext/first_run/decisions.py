@@ -107,7 +107,7 @@ class Plan:
         dictionary: the lines of a new dictionary; None if that of the base is kept.
         steps: the optimizer steps of the whole training.
         drawn: how many lines are drawn for the training; 0 if it begins with weights.
-        share: of the drawn lines in each batch.
+        share: of the drawn lines in a batch that has no lines of ``--more``.
     """
 
     base: Base
@@ -159,7 +159,7 @@ class Plan:
             Decision(
                 "Global.accumulate",
                 times * usual,
-                f"batches of an optimizer step, which sees {batch * usual} samples",
+                "batches of an optimizer step, as many samples as before",
             ),
         ]
         return replace(self, decisions=tuple(rows), steps=self.steps * times)
@@ -187,15 +187,18 @@ def decide(facts: Facts, base: Base, out: Path, characters: str | None = None, c
     share = float(f"{min(1 - _SHARE, drawn / lines):.2g}")
     # that of configs/lines is for each of two processes
     usual = (batch_size(base.config) or 32) * (2 if base.files[0].startswith("configs/lines/") else 1)
+    if base.is_trained:  # its batches had drawn lines besides
+        usual = round(usual / (1 - sum(each["share"] for each in base.config.at("Train.mix", None) or ())))
     batch = min(usual, max(_LEAST, lines // _STEPS_AN_EPOCH))
     own = min(facts.samples, max(1, round(batch * (1 - share))))
     seen = next(row for most, row in _SEEN.items() if facts.samples <= most)[
         0 if base.is_released else 1 if learned else 2
     ]
-    epochs = math.ceil(seen * (1 - share) / facts.samples)
-    steps = epochs * batches_of_epoch(base.config, facts.samples, own)
+    batches = batches_of_epoch(base.config, facts.samples, own)
+    epochs = math.ceil(seen * (1 - share) / (batches * own if drawn else facts.samples))
+    steps = epochs * batches
     warm_up = _WARM_UP if learned else _FIRST_WARM_UP
-    mixed = f": yours, and {share:.0%} of {drawn:,} drawn lines" if drawn else ""
+    mixed = f", {1 - share:.0%} of them yours, the others of {drawn:,} drawn lines" if drawn else ""
     decisions = (
         Decision(DICTIONARY, file, why),
         Decision(SPACE, use_space),
@@ -211,7 +214,7 @@ def decide(facts: Facts, base: Base, out: Path, characters: str | None = None, c
         Decision(
             batch_size_key(base.config),
             own,
-            f"a step sees {own / (1 - share):.0f}, with drawn lines"
+            "of yours, beside drawn lines"
             if drawn
             else "of the base"
             if batch == usual

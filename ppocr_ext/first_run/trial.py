@@ -140,7 +140,7 @@ def try_steps(inspection: Inspection, host: str | None = None) -> tuple[Plan, fl
     key = batch_size_key(plan.base.config)
     allowed = _MEMORY * memory_limit()
     sizes = f"{costs.memory(1) / 1e9:.1f} GB, and {allowed / 1e9:.1f} GB may be used"
-    fitting = plan.with_batch_of(costs.most(plan[key], allowed), f"{plan[key]} samples would take {sizes}")
+    fitting = plan.with_batch_of(costs.most(plan[key], allowed), f"the whole batch would take {sizes}")
     return fitting, costs.seconds(plan[key] / fitting[key])
 
 

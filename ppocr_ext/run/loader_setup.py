@@ -253,16 +253,12 @@ def _describe_mixed(config: Config, mixed: MixedList, count: int, samples: int) 
     """Log how often a list of ``Train.mix`` is read, of ``count`` samples beside ``samples`` of ``Train.dataset``."""
     read = float(mixed.ratio) * samples
     times = read * config.settings.epoch_num / count
-    taught = "" if mixed.labelled else "; only a teacher teaches them"
+    note = "" if mixed.labelled else "; only a teacher teaches them"
     if mixed.due is not None:
-        rare, others = mixed.due.max() * times, mixed.due.min() * times
-        taught = (
-            f" on average, those with the rarest character {rare:.1f} times and others {others:.1f} times"
-        )
+        rare, common = mixed.due.max() * times, mixed.due.min() * times
+        note = f" on average, with the rarest character {rare:.1f} times, with common ones alone {common:.1f} times"
     all_of = f"{mixed.section}: {count} samples"
-    LOG.info(
-        "%s", f"{all_of}; an epoch reads {read:.0f} of them, the training each {times:.1f} times{taught}"
-    )
+    LOG.info("%s", f"{all_of}; an epoch reads {read:.0f} of them, the training each {times:.1f} times{note}")
 
 
 def _of_dataset(context: RunContext, values: Mapping[str, Any], section: str) -> RunContext:

@@ -140,6 +140,15 @@ def test_a_run_from_nothing_goes_on_at_a_tenth_of_its_rate(tiny: Any, tmp_path: 
     assert rates == [pytest.approx(0.0004), 0.004]
 
 
+def test_a_run_beside_drawn_lines_goes_on_with_as_large_steps(tiny: Any, tmp_path: Path) -> None:
+    batches = []
+    for name, mix in (("alone", None), ("beside", [{"dataset": {"label_file_list": []}, "share": 0.75}])):
+        save_run(tiny("student", **{"Train.mix": mix}), tmp_path / name)
+        plan = decide(WORDS._replace(samples=60_000), open_base(str(tmp_path / name), tmp_path))
+        batches.append(plan["Train.loader.batch_size_per_card"])
+    assert batches[1] == 4 * batches[0]
+
+
 @pytest.mark.parametrize("name", ["small", "en_PP-OCRv5_mobile_rec", "ch_RepSVTR_rec"])
 @pytest.mark.parametrize("longest", [15, 22, 57, 120])
 def test_ctc_has_two_frames_for_each_character(name: str, longest: int, tmp_path: Path) -> None:

@@ -16,13 +16,13 @@ from ppocr_ext import errors
 MODULES = house.modules()
 # A change that needs more raises them in its own commit, and says what for.
 MOST = {
-    "working statements": 24_982,
-    "all statements": 31_736,
-    "tokens": 356_340,
+    "working statements": 24_981,
+    "all statements": 31_734,
+    "tokens": 356_300,
     "files": 270,
-    "lines of tests": 45_290,
+    "lines of tests": 45_297,
     "lines of tools": 6_597,
-    "words of English prose": 23_951,
+    "words of English prose": 23_965,
     "words of tables": 8_626,
     "pages": 15,
 }

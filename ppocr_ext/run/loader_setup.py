@@ -118,16 +118,12 @@ def open_data(
     check = None if trained is None else label_check(config, context.charset, trained, trained.fixed_by)
     plain = host_config(config, distributed=context.team.size > 1, label_files=usable_files)
     mixed = open_mixed(context, model, views, checked or {}) if "Train" in modes else []
-    lists = [
-        _with_due(config, *each) for each in zip(mixed_lists(config), mixed, strict=False)
-    ]  # an evaluation has none
-    datasets = [each.train_loader.dataset for each in mixed]
-    loaders = {mode: _loader(context, plain, classes, check, views, mode, lists, datasets) for mode in modes}
+    loaders = {mode: _loader(context, plain, classes, check, views, mode, mixed) for mode in modes}
     _require_batches(context, loaders, preflight)
     if context.is_first:  # the contents of all these images are read
-        trained_too = [report for data in mixed for report in data.preflight.values()]
+        trained_too = [report for _, data in mixed for report in data.preflight.values()]
         warn_of_trained(config, trained_too, preflight.get("Eval"), "Eval.dataset")
-    for each, data in zip(lists, mixed, strict=True):
+    for each, data in mixed:
         _describe_mixed(config, each, len(data.train_loader.dataset), len(loaders["Train"].dataset))
         failures.update((each.section, failed) for failed in data.load_failures.values())
         preflight.update((each.section, report) for report in data.preflight.values())
@@ -189,8 +185,7 @@ def _loader(
     check: BatchLabelCheck | None,
     views: Views | None,
     mode: str,
-    lists: Sequence[MixedList],
-    mixed: Sequence[Any],
+    mixed: Sequence[tuple[MixedList, RunData]],
 ) -> Loader:
     """Build the loader of a section; all after ``classes`` but ``mode`` is only for ``Train``."""
 
@@ -201,7 +196,9 @@ def _loader(
         )
         if mode == "Eval" or not mixed:
             return own
-        return replace(own, dataset=MixedSamples([own.dataset, *mixed], lists))
+        lists, others = zip(*mixed, strict=True)
+        datasets = [own.dataset, *(each.train_loader.dataset for each in others)]
+        return replace(own, dataset=MixedSamples(datasets, lists))
 
     seed = context.seed
     rank = context.team.rank
@@ -215,8 +212,8 @@ def _loader(
 
 def open_mixed(
     context: RunContext, model: nn.Layer, views: Views | None, checked: Mapping[str, PreflightReport]
-) -> list[RunData]:
-    """Return the data of each list of ``Train.mix``, in the order of :func:`mixed_lists`.
+) -> list[tuple[MixedList, RunData]]:
+    """Return each list of ``Train.mix`` and its data, in the order of :func:`mixed_lists`.
 
     A dataset has its own keys over those of ``Train.dataset``, or over its transforms alone if it is of another class.
     Its images get the size of their batch. What is drawn for views depends on their seed alone.
@@ -237,16 +234,12 @@ def open_mixed(
         if views is not None:
             alone = replace(alone, seed=views.seed)
         reports = {"Train": checked[each.section]} if each.section in checked else None
-        opened.append(open_data(alone, model, checked=reports))
+        data = open_data(alone, model, checked=reports)
+        if each.balanced:
+            labels = labels_of(data.train_loader.dataset, values.get("delimiter", "\t"), each.section)
+            each = each._replace(due=due_of_labels(labels))
+        opened.append((each, data))
     return opened
-
-
-def _with_due(config: Config, mixed: MixedList, data: RunData) -> MixedList:
-    """Return a list of ``Train.mix`` with how often each of its samples is due, if that is asked for."""
-    if not mixed.balanced:
-        return mixed
-    delimiter = config.at(f"{mixed.section}.dataset.delimiter", config.at(f"{_DATASET}.delimiter", "\t"))
-    return mixed._replace(due=due_of_labels(labels_of(data.train_loader.dataset, delimiter, mixed.section)))
 
 
 def _describe_mixed(config: Config, mixed: MixedList, count: int, samples: int) -> None:

@@ -175,6 +175,13 @@ def test_few_lines_without_weights_are_trained_beside_drawn_ones(tmp_path: Path)
     assert decide(PLATES, official(tmp_path)).drawn == 0
 
 
+@pytest.mark.parametrize("samples", [1, 9, 15, 30, 1_100])
+def test_few_lines_take_as_many_steps_as_are_said(samples: int) -> None:
+    plan = decide(PLATES._replace(samples=samples), small_base())
+    seen = plan.steps * plan["Train.loader.batch_size_per_card"] / (1 - plan.share)
+    assert seen == pytest.approx(60_000, rel=0.06)
+
+
 def test_the_dictionary_of_the_base_stays_grows_or_is_cut(tmp_path: Path) -> None:
     base = official(tmp_path)
     assert base.charset is not None

@@ -20,7 +20,7 @@ MOST = {
     "all statements": 31_734,
     "tokens": 356_300,
     "files": 270,
-    "lines of tests": 45_297,
+    "lines of tests": 45_298,
     "lines of tools": 6_597,
     "words of English prose": 23_965,
     "words of tables": 8_626,

@@ -301,7 +301,7 @@ def test_a_student_is_taught_by_a_run(
 def test_other_lines_train_and_judge_nothing(
     photos: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(decisions, "DRAWN", 0)
+    monkeypatch.setattr(decisions, "DRAWN", 200)
     own = labels(photos / "labels.txt")
     for number in range(4):
         shutil.copy(photos / "train_000000.png", photos / f"new{number}.png")
@@ -313,7 +313,8 @@ def test_other_lines_train_and_judge_nothing(
     assert "more 2" in said(capsys, *words)
     config = load("my/config.yml")
     assert config.at("Architecture.Backbone.dims") == (24, 48, 96)
-    (mixed,) = config.at("Train.mix")
+    drawn, mixed = config.at("Train.mix")
+    assert (drawn["share"], mixed["share"]) == (0.6, 0.2)  # the lines of the user are a fifth
     assert mixed["dataset"] == {"data_dir": "photos", "label_file_list": ("my/more.txt",)}
     assert labels(Path("my/more.txt")) == read
     assert main(["config", "-c", "my/config.yml", "--check"]) == 0

@@ -18,6 +18,7 @@ from ppocr_ext.base.parts import (
     LIST_LOSSES,
     LOSS_ROWS,
     MULTI_HEAD,
+    ONE_WIDTH,
     SPECIALS,
 )
 from ppocr_ext.charset import Charset
@@ -276,6 +277,18 @@ def model_paths(config: Config) -> list[_Path]:
     models = config.at("Architecture.Models", None)
     names = [("Models", str(name)) for name in models] if isinstance(models, Mapping) else [()]
     return [("Architecture", *name) for name in names]
+
+
+def has_one_width(config: Config) -> bool:
+    """Return True if a network reads images of one width alone, so that wider images fail or do not help.
+
+    Of a part without a row in ``ONE_WIDTH``, such as one of a plugin, any width is expected.
+    """
+    parts = [
+        config.at((*path, kind), None) for path in model_paths(config) for kind in ("Transform", "Backbone")
+    ]
+    options = [(part, ONE_WIDTH.get(str(part.get("name")))) for part in parts if isinstance(part, Mapping)]
+    return any(key is not None and (not key or bool(part.get(key))) for part, key in options)
 
 
 def is_inference_model(config: Config, name: str) -> bool:

@@ -1,6 +1,6 @@
 """Networks of PP-OCRv2 to v6: names, numbers, gradients and deploy forms are PaddleOCR's."""
 
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import cache, lru_cache
 from typing import Any
 
@@ -12,10 +12,13 @@ from error_codes import raises_code
 from networks import assert_near, cases, image, load_weights, read_case, train_without_noise
 from paddle import nn
 
-from ppocr_ext.errors import PPOCRExtError
-from ppocr_ext.modeling import build_backbone, build_model
+from ppocr_ext.config.config_view import Config, from_plain
+from ppocr_ext.config.derive import has_one_width
+from ppocr_ext.errors import ModelError, PPOCRExtError
+from ppocr_ext.modeling import build_backbone, build_model, build_transform
 from ppocr_ext.modeling.backbones.conv_parts import reparameterized
 from ppocr_ext.modeling.head_request import HeadRequest
+from ppocr_ext.registry import BACKBONES, TRANSFORMS
 
 OUTPUTS = [(name, key) for name in cases("backbone") for key in read_case(name)["arrays"]]
 DEPLOYED = [name for name in cases("backbone") if "reparameterised_layers" in read_case(name)]
@@ -278,6 +281,46 @@ def test_a_size_that_the_network_cannot_take_is_refused(options):
 def test_values_that_cannot_be_are_refused(config):
     with raises_code(PPOCRExtError, "bad_value"):
         build_backbone({**config, "in_channels": 3}, "rec")
+
+
+SMALL = {
+    "MTB": {"cnn_num": 2},
+    "PPHGNetV2_B4": {"text_rec": True},
+    "PPLCNetV4": {"model_size": "tiny"},
+    "ResNet": {"layers": 18},
+    "SVTRNet": {"img_size": [48, 64]},
+    "ViTParseQ": {"img_size": [48, 64], "depth": 1, "embed_dim": 12},
+    "TPS": {"num_fiducial": 6, "loc_lr": 0.1, "model_name": "small"},
+    "STN_ON": {
+        "tps_inputsize": [32, 64],
+        "tps_outputsize": [48, 64],
+        "num_control_points": 6,
+        "tps_margins": [0.1, 0.05],
+        "stn_activation": "none",
+    },
+}
+POSITIONED = {"use_pos_embed": True, "max_sz": [48, 64]}
+
+
+@pytest.mark.parametrize(
+    ("build", "name", "more"),
+    [
+        *((build_backbone, name, {}) for name in BACKBONES._own),
+        *((build_transform, name, {}) for name in TRANSFORMS._own),
+        (build_backbone, "SVTRv2", POSITIONED),
+    ],
+)
+def test_what_is_known_of_its_widths_without_building_it_is_true(build, name, more):
+    options = {"name": name, **SMALL.get(name, {}), **more}
+    layer = build({**options, "in_channels": 3})
+    layer.eval()
+    with paddle.no_grad():
+        shapes = {tuple(layer(paddle.randn([1, 3, 48, 64])).shape)}
+        with suppress(ModelError):
+            shapes.add(tuple(layer(paddle.randn([1, 3, 48, 256])).shape))
+    architecture = {"Backbone" if build is build_backbone else "Transform": options}
+    for models in (architecture, {"Models": {"Student": architecture}}):
+        assert has_one_width(Config(from_plain({"Architecture": models}))) == (len(shapes) == 1)
 
 
 @pytest.mark.parametrize("patch", [(8, 8), (8, 4), (2, 4)])

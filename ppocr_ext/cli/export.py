@@ -13,6 +13,7 @@ from ppocr_ext.cli.options import (
     add_run_argument,
     read_recogniser_config,
 )
+from ppocr_ext.errors import DataError
 from ppocr_ext.inference.formats import FORMATS
 from ppocr_ext.messages import command_line
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 EPILOG = """\
 examples:
   ppocr-ext export output/run                         # the best checkpoint of a run, to output/run/inference
-  ppocr-ext export output/run --output model --data val_list.txt
+  ppocr-ext export output/run --output model
   ppocr-ext export -c config.yml -o Global.pretrained_model=output/run/latest --format onnx
   ppocr-ext export output/run --characters 0-9A-Z --data val_list.txt     # read only these characters
 
@@ -53,7 +54,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="widths that the graph takes: all that the network takes, or only N pixels (default: dynamic)",
     )
     add("--model-name", metavar="NAME", help="name for PaddleOCR 3.x (default: by the backbone)")
-    add("--data", type=Path, metavar="LIST", help="label file on which the width policies are compared")
+    add(
+        "--data",
+        type=Path,
+        metavar="LIST",
+        help="with --characters or --dict: label file to read before and after",
+    )
     add_data_dir_argument(parser)
     add("--force", action="store_true", help="replace what an export has written into the folder")
     add_old_dictionary_argument(parser)
@@ -98,6 +104,12 @@ def run(args: argparse.Namespace) -> int:
                 whole, config, args.old_dict, old_dictionary, args.data, args.data_dir, given
             ):
                 print(line)
+    elif args.data is not None:
+        raise DataError(
+            "--data needs --characters or --dict. Fix: to see what the exported model reads, use `ppocr-ext predict "
+            "DIR LIST`.",
+            code="bad_arguments",
+        )
     exported = export_trained(
         config,
         args.output or _folder(args, config),
@@ -105,8 +117,6 @@ def run(args: argparse.Namespace) -> int:
         width=args.width,
         model_name=args.model_name,
         force=args.force,
-        data=args.data,
-        data_dir=args.data_dir,
         host_path=args.host,
         model=args.model,
         old_dictionary=old_dictionary,
@@ -127,7 +137,6 @@ def _folder(args: argparse.Namespace, config: Config) -> Path:
 
 def _print(exported: ExportedModel) -> None:
     """Print what was written, how it was checked, and how to read an image with it."""
-    from ppocr_ext.export.card import recommended
     from ppocr_ext.export.clients import shell_command, width_warning
     from ppocr_ext.inference.runners import GRAPH
 
@@ -138,10 +147,6 @@ def _print(exported: ExportedModel) -> None:
     for comparison in description.comparisons:
         print(f"equal to the network: {comparison}")
     print(f"\n{width_warning(description.policy)}")
-    if description.accuracy:
-        shares = ", ".join(f"{kind} {share:.2%}" for kind, share in description.accuracy.items())
-        best = recommended(description.accuracy, description.policy.kind)
-        print(f"read correctly: {shares}. Recommended: {best}.")
     engine = None if GRAPH in exported.sizes else "onnxruntime"
     command = shell_command(exported.folder, description.model_name, description.policy, engine)
     print(f"\nread an image with PaddleOCR 3.7:\n  {command}")

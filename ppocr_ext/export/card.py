@@ -59,7 +59,6 @@ def write_card(folder: Path, name: str, description: Description, sizes: Mapping
         _table(_facts(description)),
         "## Width of the input",
         warning,
-        *_accuracy(description),
         "## Compared with the trained network",
         *_compared(description.comparisons),
         "## Read an image",
@@ -102,22 +101,6 @@ def _facts(description: Description) -> dict[str, str]:
         "evaluation data": data.get("Eval", ""),
         "recipe": _recipe(description.config),
     }
-
-
-def _accuracy(description: Description) -> list[str]:
-    """Return the section about the accuracy under each width policy; empty if it was not measured."""
-    if not description.accuracy:
-        return []
-    rows = {
-        f"{kind}{' (as trained)' if kind == description.policy.kind else ''}": f"{share:.2%}"
-        for kind, share in description.accuracy.items()
-    }
-    best = recommended(description.accuracy, description.policy.kind)
-    return [
-        "Accuracy on a label file, by width policy:",
-        _table(rows),
-        f"Recommended: {best}.",
-    ]
 
 
 def _compared(comparisons: Sequence[Comparison]) -> list[str]:
@@ -174,7 +157,6 @@ class Description:
         model_name: the name for PaddleOCR's 3.x client.
         policy: prepares the images.
         width: the only width that the graph takes; None for every width.
-        accuracy: the accuracy on a label file, by width policy; empty without such a file.
         comparisons: a comparison with the network for each form, at least one.
     """
 
@@ -184,7 +166,6 @@ class Description:
     model_name: str
     policy: WidthPolicy
     width: int | None
-    accuracy: Mapping[str, float]
     comparisons: Sequence[Comparison]
 
     @property
@@ -221,7 +202,6 @@ class Description:
                 "sub_model": self.trained.sub_model,
             },
             "metric": _metric(self.trained.weights) or None,
-            "accuracy_by_width_policy": dict(self.accuracy) or None,
             "comparison": {
                 "noise": self.comparisons[0].limits.noise,
                 "least_margin": self.comparisons[0].margin,
@@ -283,8 +263,3 @@ def _data(config: Config, run_folder: Path) -> dict[str, str]:
         parts = [str(dataset.get("name")), *names, *([] if count is None else [f"{count:,.0f} samples"])]
         data[mode] = ", ".join(parts)
     return data
-
-
-def recommended(accuracy: Mapping[str, float], trained: str) -> str:
-    """Return the width policy with the highest accuracy; of equal ones, that of the training."""
-    return max(accuracy, key=lambda kind: (accuracy[kind], kind == trained))

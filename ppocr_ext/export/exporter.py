@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-import numpy as np
 import yaml
-from tqdm import tqdm
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import DEVICES
-from ppocr_ext.data.label_file import read_label_file
-from ppocr_ext.errors import CharsetError, ConfigError, DataError, ModelError
+from ppocr_ext.errors import CharsetError, ConfigError, ModelError
 from ppocr_ext.export.card import CARD_FILE, Description, write_card
-from ppocr_ext.export.clients import CLIENT_WIDTH, choose_name
+from ppocr_ext.export.clients import choose_name
 from ppocr_ext.export.verify import (
     Comparison,
     Picture,
     compare,
     eval_images,
     open_forms,
-    read_picture,
 )
 from ppocr_ext.inference.comparison import drawn_images
 from ppocr_ext.inference.formats import (
@@ -42,7 +38,7 @@ from ppocr_ext.inference.runners import NetworkEngine
 from ppocr_ext.io.atomic import atomic_folder, write_text
 from ppocr_ext.messages import LOG
 from ppocr_ext.recognition.exported import CHARSET_FILE
-from ppocr_ext.recognition.images import Kind, WidthPolicy, read_image
+from ppocr_ext.recognition.images import WidthPolicy
 from ppocr_ext.recognition.opening import RecognizerParts
 from ppocr_ext.run.recogniser import TrainedRecogniser, load_recogniser
 
@@ -112,8 +108,6 @@ def export_recogniser(
     width: int | None = None,
     model_name: str | None = None,
     force: bool = False,
-    data: Path | None = None,
-    data_dir: Path | None = None,
 ) -> ExportedModel:
     """Write the files of a recogniser, compare each engine with the network, and publish the folder.
 
@@ -125,8 +119,6 @@ def export_recogniser(
         width: the only width that the graph takes, pixels; None for all that the network takes.
         model_name: the name for PaddleOCR's 3.x client; None to use :func:`ppocr_ext.export.clients.choose_name`.
         force: accept a folder that is not empty.
-        data: a label file for the accuracy of each width policy, if any.
-        data_dir: start of its image paths; None for its own folder.
 
     Raises:
         PPOCRExtError: a file cannot be written, or computes other numbers than the network. Then the folder does not
@@ -147,7 +139,6 @@ def export_recogniser(
         graph = _write_forms(folder, trained, name, policy, width, chosen)
         pictures = [Picture(each) for each in (*eval_images(trained.config, _EVAL_IMAGES), *drawn)]
         comparisons = _of_forms(chosen, compare_files(folder, parts, pictures, width is None), folder)
-        accuracy = {} if data is None else accuracy_by_policy(parts, data, width, data_dir)
         description = Description(
             config=config,
             trained=trained,
@@ -155,7 +146,6 @@ def export_recogniser(
             model_name=name,
             policy=policy,
             width=width,
-            accuracy=accuracy,
             comparisons=comparisons,
         )
         write_card(folder, output.resolve().name, description, sizes_of(folder))
@@ -253,50 +243,6 @@ def compare_files(
 def sizes_of(folder: Path) -> dict[str, int]:
     """Return the bytes of each file of an export."""
     return {name: (folder / name).stat().st_size for name in FILES if (folder / name).is_file()}
-
-
-def accuracy_by_policy(
-    parts: RecognizerParts, label_file: Path, width: int | None = None, data_dir: Path | None = None
-) -> dict[str, float]:
-    """Return the share of samples whose text equals the label, by width policy.
-
-    Args:
-        parts: the model, the policy of its training, and its dictionary.
-        label_file: ``image<TAB>label`` lines.
-        width: the only width that the model takes; None for every width.
-        data_dir: start of image paths; None for the folder of the file.
-
-    Raises:
-        DataError: the file has no sample, or an image cannot be read.
-        WeightsError: the engine's classes are not those of the dictionary.
-    """
-    kinds: list[Kind] = [kind for kind in get_args(Kind) if width is None or kind != "widen"]
-    policies = [
-        replace(parts.policy, kind=kind, max_width=CLIENT_WIDTH if kind == "widen" else None)
-        for kind in kinds
-    ]
-    right = dict.fromkeys(kinds, 0)
-    count = 0
-    for image, label in tqdm(
-        _samples(label_file, data_dir or label_file.parent),
-        desc="width policies",
-        unit=" images",
-        disable=None,
-    ):
-        count += 1
-        for policy in policies:  # one image at a time: a batch needs one width
-            text = read_picture(replace(parts, policy=policy), image).text
-            right[policy.kind] += text == parts.charset.label_to_compare(label)
-    if not count:
-        raise DataError(f"{label_file} has no sample. Fix: write `image<TAB>label` lines.", code="no_samples")
-    return {kind: correct / count for kind, correct in right.items()}
-
-
-def _samples(label_file: Path, folder: Path) -> Iterator[tuple[np.ndarray, str]]:
-    for line in read_label_file(label_file):
-        if line.issue is not None:
-            raise DataError(f"{label_file}:{line.number}: {line.issue}", code="bad_line")
-        yield read_image(folder / line.images[0]), line.label
 
 
 def write_charset(path: Path, charset: Charset, classes: int) -> None:

@@ -15,14 +15,12 @@ from one_conv import CHARACTERS, SHAPE
 
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.export import clients, exporter
-from ppocr_ext.export.card import recommended
-from ppocr_ext.export.exporter import FILES, accuracy_by_policy, export_recogniser, policy_of_width
+from ppocr_ext.export.exporter import FILES, export_recogniser, policy_of_width
 from ppocr_ext.inference.comparison import drawn_images
 from ppocr_ext.inference.formats import FORMATS
 from ppocr_ext.inference.runners import NetworkEngine
 from ppocr_ext.recognition.ctc_text import read
 from ppocr_ext.recognition.images import WidthPolicy
-from ppocr_ext.recognition.opening import RecognizerParts
 from ppocr_ext.run.recogniser import TrainedRecogniser
 
 PAD = WidthPolicy("pad", SHAPE)
@@ -82,29 +80,16 @@ def test_only_a_squash_model_is_given_an_input_shape():
     assert "'my out'" in clients.shell_command("my out", "ch_SVTRv2_rec", PAD)
 
 
-def test_onnx_alone_and_the_accuracy_of_each_policy(trained, tmp_path, monkeypatch):
+def test_onnx_alone(trained, tmp_path):
     pytest.importorskip("paddle2onnx")
-    images = drawn_images(trained.charset.characters, SHAPE[1])
-    rows = []
-    for number, image in enumerate(images):
-        cv2.imwrite(str(tmp_path / f"{number}.png"), image)
-        rows.append(f"{number}.png\t{text_of(trained, POLICIES[1], image)[0]}\n")
-    (tmp_path / "list.txt").write_text("".join(rows), encoding="utf-8")
     output = tmp_path / "out"
     output.mkdir()
     for name in ("notes.txt", "inference.json", "model.json"):  # a file of the user, and an older export
         (output / name).write_text("old", encoding="utf-8")
-    options = {"format": "onnx", "force": True, "data": tmp_path / "list.txt"}
-    result = export_recogniser(trained.config, trained, output, **options)
+    export_recogniser(trained.config, trained, output, format="onnx", force=True)
     without = {"inference.json", "inference.pdiparams"}
     assert {file.name for file in output.iterdir()} == {*FILES, "notes.txt"} - without
-    assert result.description.accuracy["squash"] == 1.0 > result.description.accuracy["pad"]
     assert "PaddleOCR 3.7, shell" not in (output / "README.md").read_text(encoding="utf-8")
-
-
-def test_the_policy_of_the_training_wins_among_equals():
-    assert recommended({"pad": 0.5, "squash": 0.75, "widen": 0.75}, "widen") == "widen"
-    assert recommended({"pad": 0.5, "squash": 0.75, "widen": 0.75}, "pad") == "squash"
 
 
 def test_a_width_is_accepted_where_it_makes_sense(caplog):
@@ -126,12 +111,3 @@ def test_nothing_is_left_of_an_export_that_fails(trained, tmp_path, monkeypatch)
     with raises_code(ConfigError, "bad_value"):
         export_recogniser(trained.config, trained, tmp_path / "new" / "model")
     assert [*tmp_path.rglob("*.*")] == []
-
-
-def test_a_fixed_width_is_not_judged_as_widened(trained, tmp_path):
-    image = drawn_images(trained.charset.characters, SHAPE[1])[0]
-    cv2.imwrite(str(tmp_path / "a.png"), image)
-    (tmp_path / "list.txt").write_text("a.png\tx\n", encoding="utf-8")
-    parts = RecognizerParts(NetworkEngine(trained.network), PAD, trained.charset)
-    found = accuracy_by_policy(parts, tmp_path / "list.txt", 64)
-    assert found == {"pad": 0.0, "squash": 0.0}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from ppocr_ext.base.parts import SCALE_SAMPLER
@@ -70,6 +71,14 @@ def images_of(batch: Sequence[Any]) -> Any:
 def labels_of(batch: Sequence[Any]) -> list[Any]:
     """Return the entries of a batch behind the images, which a network takes as ``data``."""
     return list(batch[1:])
+
+
+def equal_runs(samples: Sequence[Any]) -> list[list[Any]]:
+    """Return samples in runs whose entries have equal shapes, in their order: images that are widened may differ."""
+    return [
+        list(run)
+        for _, run in groupby(samples, lambda sample: [getattr(each, "shape", None) for each in sample])
+    ]
 
 
 def kept_keys(transforms: Any) -> tuple[str, ...] | None:

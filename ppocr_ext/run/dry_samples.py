@@ -25,7 +25,7 @@ from ppocr_ext.base.parts import OF_LABEL_FILES, OF_LMDB, kind_of
 from ppocr_ext.charset import Charset
 from ppocr_ext.check.findings import Findings, KeyPath, described_error
 from ppocr_ext.config import Config, named_items
-from ppocr_ext.data.batches import images_of
+from ppocr_ext.data.batches import equal_runs, images_of
 from ppocr_ext.data.load_failures import report_failures
 from ppocr_ext.data.preflight import judge, open_sources
 from ppocr_ext.data.preflight_report import PreflightReport
@@ -312,6 +312,10 @@ class DrySection:
                 "no transform makes a list of the sample. Fix: end with KeepKeys and its keep_keys.",
             )
             return None
+        if (
+            self._mode == "Eval" and not collate
+        ):  # an evaluation reads images of another width in another batch
+            samples = equal_runs(samples)[0]
         try:
             batch = parts.collate(samples)
         except Exception as error:
@@ -327,7 +331,7 @@ class DrySection:
         if isinstance(samples[0], list) and isinstance(samples[0][0], bytes):
             self._findings.error(self._path, "image_not_decoded", f"the image is not decoded. {_DECODE}")
             return None
-        return DryBatch(entries, texts, keys, path, self._drawn)
+        return DryBatch(entries, texts[: len(samples)], keys, path, self._drawn)
 
 
 def _fail(key: bytes, place: Any, reason: str) -> None:

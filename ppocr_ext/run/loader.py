@@ -16,6 +16,8 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from threading import Thread
 from typing import Any, NamedTuple
@@ -24,6 +26,7 @@ import numpy as np
 from paddle.io import BatchSampler, DataLoader, DistributedBatchSampler, get_worker_info
 from paddle.io.dataloader.collate import default_collate_fn
 
+from ppocr_ext.data.batches import equal_runs
 from ppocr_ext.data.load_failures import sample_key
 from ppocr_ext.data.mixing import MixedBatches, MixedSamples
 from ppocr_ext.data.sample_seeds import (
@@ -61,6 +64,7 @@ class LoaderParts:
         workers: number of processes that load samples. With 0, this process loads them.
         device: the device of the batches; None if Paddle decides.
         shared_memory: whether workers send batches through shared memory.
+        splits: whether images may have other widths than their neighbours; then a batch is read in parts of equal ones.
     """
 
     dataset: Any
@@ -69,6 +73,7 @@ class LoaderParts:
     workers: int = 0
     device: Any = None
     shared_memory: bool = True
+    splits: bool = False
 
 
 def loader_parts(
@@ -213,6 +218,8 @@ class Loader:
         self.views = None if views is None else view_batches(parts.dataset, parts.batch_sampler, views)
         self._counts: list[int] = []  # samples of this process in each epoch, from 1, with views
         self._length = len(self.batch_sampler) if self.views is None else len(self._of_epoch(self.views, 0))
+        if parts.splits and self._length:
+            self._length = len(self.dataset)
         # For the next `iter`: its epoch, the batches to skip, and what to call before a batch and after the epoch.
         self._training: tuple[int, int, Callable[[], None], Callable[[], None]] | None = None
 
@@ -223,7 +230,7 @@ class Loader:
         self.dataset.need_reset = False  # with True, the host would build its own loader after each epoch
 
     def __len__(self) -> int:
-        """Return the number of batches of a whole epoch."""
+        """Return the number of batches of a whole epoch; at most so many if they are read in parts."""
         return self._length
 
     @property
@@ -335,7 +342,8 @@ class Loader:
         while any(_is_ending(thread) for _, thread in _STARTED) and time.monotonic() < deadline:
             time.sleep(0.001)
         _STARTED[:] = [each for each in _STARTED if each[1].is_alive()]
-        samples = _Samples(parts.dataset, parts.collate, self._check)
+        collate = partial(_in_parts, parts.collate) if parts.splits else parts.collate
+        samples = _Samples(parts.dataset, collate, self._check)
         reader = DataLoader(
             samples,
             batch_sampler=batches,
@@ -349,7 +357,12 @@ class Loader:
         with generators_kept(), ending_workers_without_memory(parts.workers):
             started = iter(reader)
         _STARTED.append((started, started._thread))
-        return _raise_failures(started)
+        batches_read = _raise_failures(started)
+        return chain.from_iterable(batches_read) if parts.splits else batches_read
+
+
+def _in_parts(collate: Callable[[Any], Any], samples: Any) -> list[Any]:
+    return [collate(run) for run in equal_runs(samples)]
 
 
 def _is_ending(thread: Thread) -> bool:

@@ -29,6 +29,7 @@ from ppocr_ext.data.load_failures import LoadFailures, report_failures
 from ppocr_ext.data.mixing import SECTION as MIX
 from ppocr_ext.data.mixing import MixedList, MixedSamples, due_of_labels, labels_of, mixed_lists
 from ppocr_ext.data.preflight_report import FileReport, PreflightReport
+from ppocr_ext.data.preprocessing import read_preprocessing
 from ppocr_ext.data.sample_seeds import Views, generators_kept, warn_of_other_views
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import atomic_writer, require_no_link, scratch_folder
@@ -204,7 +205,10 @@ def _loader(
     rank = context.team.rank
     processes = context.team.size
     if mode == "Eval":
-        return Loader(parts(seed), seed=seed, rank=rank)
+        prepared = read_preprocessing(context.config, mode)
+        is_free = context.config.at("Eval.loader.collate_fn", None) is None
+        splits = is_free and (prepared is None or not prepared.all_sizes)
+        return Loader(replace(parts(seed), splits=splits), seed=seed, rank=rank)
     # The order of the data decides which samples RecConAug joins.
     first = parts(seed if views is None else views.seed)
     return Loader(first, check, seed=seed, rank=rank, processes=processes, views=views, rebuild=parts)

@@ -23,6 +23,11 @@ FRAMES_A_CHARACTER = (
 _MARKS = {"nrtr": "NRTR's <s> and </s>", "sar": "SAR's <BOS> and <EOS>"}
 
 
+def most_characters(width: int) -> int:
+    """Return how many characters can be read of images that are all ``width`` pixels wide."""
+    return width // FRAME_WIDTH // FRAMES_A_CHARACTER
+
+
 class SampleIssue(NamedTuple):
     """Why a sample is unusable: the reason, a key of ``RULES`` of issue_rules.py, and the details."""
 

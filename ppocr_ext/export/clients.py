@@ -13,6 +13,7 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.check.files import MODEL_NAME_KEYS, client_name_problem
 from ppocr_ext.config import Config
 from ppocr_ext.config.node import dotted
+from ppocr_ext.data.sample_rules import most_characters
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.inference.runners import ONNX
 from ppocr_ext.io.image_pixels import TALL
@@ -37,9 +38,9 @@ def width_warning(policy: WidthPolicy) -> str:
     _, height, width = policy.image_shape
     if policy.kind == "squash":
         return (
-            f"Every image is resized to {height} x {width} pixels, whatever its shape (policy squash). PaddleOCR 3.x "
-            f"does so only with input_shape [3, {height}, {width}], which inference.yml cannot set; without it texts "
-            f"are wrong."
+            f"Every image is resized to {height} x {width} pixels, whatever its shape (policy squash). Lines of more "
+            f"than about {most_characters(width)} characters are not read. PaddleOCR 3.x does so only with input_shape "
+            f"[3, {height}, {width}], which inference.yml cannot set; without it texts are wrong."
         )
     if policy.kind == "pad":
         return (

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 from ppocr_ext.base.parts import POSITIONS, TRAIN_FRAMES
 from ppocr_ext.config import Config
+from ppocr_ext.config.derive import has_one_width
 from ppocr_ext.data.batches import batch_size, batch_size_key, batches_of_epoch
-from ppocr_ext.data.preprocessing import SQUASH, read_preprocessing, sampler_scales
-from ppocr_ext.data.sample_rules import FRAME_WIDTH, FRAMES_A_CHARACTER
+from ppocr_ext.data.preprocessing import SQUASH, WIDEN, Preprocessing, read_preprocessing, sampler_scales
+from ppocr_ext.data.sample_rules import FRAME_WIDTH, FRAMES_A_CHARACTER, most_characters
 from ppocr_ext.errors import DataError
 from ppocr_ext.first_run.bases import DICTIONARY, Base
 from ppocr_ext.io.resources import shown_path
@@ -36,6 +37,7 @@ from ppocr_ext.text_direction import (
 SPACE = "Global.use_space_char"
 DIRECTION = "Global.text_direction"
 LENGTH = "Global.max_text_length"
+WIDENS = "RecResizeImg.eval_mode"  # of Eval alone
 NECK = "Architecture.Head.head_list.0.CTCHead.Neck.name"
 DRAWN = 10_000  # lines that a network without weights trains on, those of the user included
 _MARKS = 2  # of NRTR and SAR, which max_text_length counts
@@ -329,21 +331,33 @@ def _sizes(facts: Facts, base: Base, longest: int) -> list[Decision]:
     new = 16 * math.ceil(max(min(_WIDEST, max(wanted, 64)), needed) / 16)
     why = f"{new // FRAME_WIDTH} CTC frames; 95 % of the lines are at most {high:.1f} times as wide as high"
     if stretch:
-        why = f"{new // FRAME_WIDTH} CTC frames; stretched: padded lines have {of_line:.1f} frames a character, too few"
+        too_few = f"padded lines have {of_line:.1f} frames a character, too few"
+        why = f"stretched: {too_few}; lines of more than {most_characters(new)} characters are not read"
     of_sampler = [[new, each] for _, each in scales] if new != width else []
     return [
         Decision("RecResizeImg.image_shape", [channels, height, new], why),
         *([Decision("RecResizeImg.padding", not stretch)] if stretch or squashed else []),
+        *_widening(base, before, stretch),
         *([Decision("Train.sampler.scales", of_sampler, "as wide as in Eval")] if of_sampler else []),
-        *_frames(base.config, new // FRAME_WIDTH, bool(of_sampler) or frames > TRAIN_FRAMES),
+        *_frames(base.config, new // FRAME_WIDTH),
     ]
 
 
-def _frames(config: Config, frames: int, of_width: bool) -> Iterator[Decision]:
-    """Yield what networks need to make so many frames; ``of_width``: also in training."""
+def _widening(base: Base, before: Preprocessing | None, stretch: bool) -> Iterator[Decision]:
+    """Yield whether longer lines make wider images in Eval, as in clients."""
+    if before is None or before.path[-2] != "RecResizeImg":
+        return
+    if not stretch and not has_one_width(base.config):
+        yield Decision(WIDENS, True, "Eval alone: longer lines make wider images, as in clients")
+    elif before.fit == WIDEN:
+        yield Decision(WIDENS, False)
+
+
+def _frames(config: Config, frames: int) -> Iterator[Decision]:
+    """Yield what networks need to make so many frames, in training as in an evaluation."""
     models = config.at("Architecture.Models", None)
     for path in ["Architecture"] if models is None else [f"Architecture.Models.{name}" for name in models]:
-        if of_width and config.at(f"{path}.Backbone.name").startswith(_WITH_TRAIN_FRAMES):
+        if frames != TRAIN_FRAMES and config.at(f"{path}.Backbone.name").startswith(_WITH_TRAIN_FRAMES):
             why = f"a frame for 8 pixels, not {TRAIN_FRAMES} at any width"
             yield Decision(f"{path}.Backbone.train_frames", "width", why)
         if frames > POSITIONS and config.at(f"{path}.Head.use_pos", False):

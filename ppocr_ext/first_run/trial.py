@@ -21,7 +21,7 @@ from ppocr_ext.base.parts import OF_LABEL_FILES, kind_of
 from ppocr_ext.config import Config, load, resolve_charset
 from ppocr_ext.data.batches import batch_size, batch_size_key
 from ppocr_ext.data.label_file import read_raw_lines, write_label_file
-from ppocr_ext.data.preprocessing import apply_transforms, sampler_scales
+from ppocr_ext.data.preprocessing import SQUASH, apply_transforms, read_preprocessing, sampler_scales
 from ppocr_ext.data.sample_seeds import generators_seeded
 from ppocr_ext.evaluation.evaluate import evaluate
 from ppocr_ext.evaluation.predictions import Prediction
@@ -63,9 +63,9 @@ class Trial:
         look: a PNG that shows images as the network sees them.
         numbers: what was measured: ``seconds`` of an epoch on one core (processor time), or on the GPU; without
             training, ``accuracy`` of the weights on ``samples`` of val, of which ``unknown`` have characters that they
-            do not know, the accuracy ``own_size`` with images in the size that they were trained with, if that differs,
-            and ``general`` on ``general_samples`` of the general list; ``judged`` labels; ``reading``, the seconds of a
-            sample in an evaluation.
+            do not know, the accuracy ``own_size`` with images as they were trained with, if some of both are
+            stretched, and ``general`` on ``general_samples`` of the general list; ``judged`` labels; ``reading``, the
+            seconds of a sample in an evaluation.
         doubtful: the judged samples with the least likely labels, the worst first.
         note: why the weights were not tried; empty if they were.
     """
@@ -189,7 +189,9 @@ def _read(
         "reading": reading,
     }
     own_size = base.config.at("Eval.dataset.transforms")
-    if own_size != config.at("Eval.dataset.transforms"):
+    prepared = [read_preprocessing(each, "Eval") for each in (base.config, config)]
+    is_stretched = any(each is None or each.fit == SQUASH for each in prepared)
+    if is_stretched and own_size != config.at("Eval.dataset.transforms"):
         values = {
             "Eval.dataset.transforms": own_size,
             "Global.allow_different_preprocessing": True,

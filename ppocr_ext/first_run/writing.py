@@ -23,7 +23,7 @@ from ppocr_ext.data.label_file import read_label_file, write_label_file
 from ppocr_ext.data.preprocessing import sampler_scales
 from ppocr_ext.data.sample_rules import FRAME_WIDTH, FRAMES_A_CHARACTER, SampleIssue
 from ppocr_ext.errors import DataError
-from ppocr_ext.first_run.decisions import Decision, Plan
+from ppocr_ext.first_run.decisions import WIDENS, Decision, Plan
 from ppocr_ext.first_run.inspect import DRAWABLE, Inspection, line_source
 from ppocr_ext.first_run.split import OWN_SPLIT
 from ppocr_ext.io.atomic import atomic_writer, write_text
@@ -278,17 +278,20 @@ def _dataset(plan: Plan, mode: str, data: Data) -> dict[str, Any]:
     dataset: dict[str, Any] = {"name": name, **_files(data)}
     if section["name"] == name:
         dataset |= {key: value for key, value in section.items() if key not in _OF_BASE}
-    dataset["transforms"] = [_resized(plan, each) for each in section["transforms"]]
+    dataset["transforms"] = [_resized(plan, mode, each) for each in section["transforms"]]
     return dataset
 
 
-def _resized(plan: Plan, transform: dict[str, Any]) -> dict[str, Any]:
+def _resized(plan: Plan, mode: str, transform: dict[str, Any]) -> dict[str, Any]:
     """Return a transform; one that resizes gets the size of the plan."""
     name, options = next(iter(transform.items()))
     if not name.endswith("ResizeImg"):
         return transform
     start = "RecResizeImg."
-    size = {row.key.removeprefix(start): row.value for row in plan.decisions if row.key.startswith(start)}
+    rows = [
+        row for row in plan.decisions if row.key.startswith(start) and (mode == "Eval" or row.key != WIDENS)
+    ]
+    size = {row.key.removeprefix(start): row.value for row in rows}
     return {name: {**(options or {}), **size}}
 
 

@@ -244,8 +244,37 @@ def test_wide_lines_widen_an_official_network_with_its_frames(tmp_path: Path) ->
     assert values["Architecture.Backbone.train_frames"] == "width"
     other = {row.key for row in decide(wide, official(tmp_path, "ch_RepSVTR_rec")).decisions}
     assert "Train.sampler.scales" in other and "Architecture.Backbone.train_frames" not in other
-    keys = {row.key for row in decide(WORDS, official(tmp_path)).decisions}
-    assert not keys & {"Train.sampler.scales", "Architecture.Backbone.train_frames"}
+    base = replace(official(tmp_path), is_released=True)
+    narrow, usual = (decide(WORDS._replace(ratios=[1, 3, ratio]), base) for ratio in (3, 6.6))
+    assert (width(narrow), narrow["Architecture.Backbone.train_frames"]) == (240, "width")
+    assert (width(usual), usual["Architecture.Backbone.train_frames"]) == (320, None)
+
+
+def test_longer_lines_widen_the_images_of_eval_unless_one_width_is_read(tmp_path: Path) -> None:
+    squashing = small_base()
+    values = {"Architecture.Backbone": {"name": "SVTRNet", "img_size": [48, 320]}}
+    of_one_width = replace(squashing, config=squashing.config.with_values(values))
+    bases = {"words": (WORDS, small_base()), "plates": (PLATES, small_base()), "fixed": (WORDS, of_one_width)}
+    plans = {name: decide(facts, base) for name, (facts, base) in bases.items()}
+    assert {name: plan["RecResizeImg.eval_mode"] for name, plan in plans.items()} == {
+        "words": True,
+        "plates": None,
+        "fixed": None,
+    }
+    assert "more than 15 characters are not read" in next(
+        row.why for row in plans["plates"].decisions if row.key == "RecResizeImg.image_shape"
+    )
+    # a run that widened, whose new lines are stretched
+    widened = squashing.config.with_values({"Eval.dataset.transforms.RecResizeImg.eval_mode": True})
+    plan = decide(PLATES, replace(squashing, config=widened))
+    assert plan["RecResizeImg.eval_mode"] is False
+    data = Data(tmp_path, tmp_path / "train.txt")
+    (tmp_path / "config.yml").write_text(config_text(plans["words"], Lists(data, data), tmp_path, "init"))
+    config: Any = load(tmp_path / "config.yml")
+    resizing = [
+        config.at(f"{mode}.dataset.transforms.RecResizeImg.eval_mode", None) for mode in ("Train", "Eval")
+    ]
+    assert resizing == [None, True]
 
 
 @pytest.mark.parametrize(

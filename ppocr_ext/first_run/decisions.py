@@ -357,7 +357,7 @@ def _frames(config: Config, frames: int) -> Iterator[Decision]:
     """Yield what networks need to make so many frames, in training as in an evaluation."""
     models = config.at("Architecture.Models", None)
     for path in ["Architecture"] if models is None else [f"Architecture.Models.{name}" for name in models]:
-        if frames != TRAIN_FRAMES and config.at(f"{path}.Backbone.name").startswith(_WITH_TRAIN_FRAMES):
+        if frames != TRAIN_FRAMES and config.at(f"{path}.Backbone.name", "").startswith(_WITH_TRAIN_FRAMES):
             why = f"a frame for 8 pixels, not {TRAIN_FRAMES} at any width"
             yield Decision(f"{path}.Backbone.train_frames", "width", why)
         if frames > POSITIONS and config.at(f"{path}.Head.use_pos", False):

@@ -150,7 +150,8 @@ class FramePositions(nn.Layer):
         count = frames.shape[1]
         if paddle.in_dynamic_mode() and count > length:
             raise ModelError(
-                f"MultiHead with use_pos: {count} frames, but only {length} positions.",
+                f"MultiHead with use_pos: {count} frames, but only {length} positions. Fix: read narrower images with "
+                "NRTR (no eval_mode in Eval), or read with CTC.",
                 code="too_many_frames",
             )
         return frames + self.dec_pos_embed[:, :count]

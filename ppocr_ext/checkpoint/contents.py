@@ -59,7 +59,12 @@ def require_usable_values(file: Path, values: Mapping[str, np.ndarray]) -> None:
 
 def not_finite(values: Mapping[str, Any]) -> list[str]:
     """Return the names of the entries (arrays or tensors) that hold NaN or infinity."""
-    return [name for name, value in values.items() if not np.isfinite(np.asarray(value)).all()]
+    return [name for name, value in values.items() if not np.isfinite(from_bfloat16(np.asarray(value))).all()]
+
+
+def from_bfloat16(value: np.ndarray) -> np.ndarray:
+    """Return ``value``, with bfloat16 as float32. Paddle writes bfloat16 as uint16, the upper half of a float32."""
+    return (value.astype(np.uint32) << 16).view(np.float32) if value.dtype == np.uint16 else value
 
 
 def _problem(name: str, value: np.ndarray) -> tuple[str, str]:

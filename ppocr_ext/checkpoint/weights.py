@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,9 +17,10 @@ import paddle
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.checkpoints import SHOWN, Checkpoint
-from ppocr_ext.checkpoint.contents import require_usable_values
+from ppocr_ext.checkpoint.contents import from_bfloat16, require_usable_values
 from ppocr_ext.checkpoint.files import read_journal
 from ppocr_ext.checkpoint.official_weights import table
+from ppocr_ext.checkpoint.optimizer_state import HALF
 from ppocr_ext.checkpoint.weight_match import (
     Shapes,
     WeightMatch,
@@ -42,6 +44,35 @@ def trained_state(model: Layer, frozen: Iterable[str] = ()) -> dict[str, Any]:
     """Return the state that a checkpoint stores: that of ``model`` without the sub-models ``frozen``."""
     prefixes = tuple(f"{name}." for name in frozen)
     return {name: value for name, value in model.state_dict().items() if not name.startswith(prefixes)}
+
+
+@paddle.no_grad()
+def full_precision(
+    state: Mapping[str, Any], optimizer: Any = None, copies: Mapping[str, Any] = MappingProxyType({})
+) -> dict[str, Any]:
+    """Return ``state`` in float32. What is stored of a network passes through here.
+
+    PaddleOCR saves level O2 in 16 bits, and bfloat16 is then read back as integers.
+
+    Args:
+        state: tensors of a network by name. Other values stay as they are.
+        optimizer: its master weights are exact; Paddle makes them at the first step.
+        copies: the values before they were cast, by name, for those without master weights.
+    """
+    masters = getattr(optimizer, "_master_weights", None) or {}
+    full = {}
+    for name, value in state.items():
+        full[name] = value
+        if isinstance(value, paddle.Tensor) and value.dtype in HALF:
+            full[name] = masters.get(value.name, value).astype("float32")
+            if value.name not in masters and name in copies:
+                copy = paddle.to_tensor(copies[name], place=value.place)
+                # an optimizer without master weights trains the 16 bits, which then differ
+                if value.stop_gradient or paddle.equal_all(
+                    copy.astype(value.dtype).astype("float32"), full[name]
+                ):
+                    full[name] = copy
+    return full
 
 
 def parameter_names(model: Layer) -> dict[str, str]:
@@ -97,7 +128,7 @@ def load_weights(
         LOG.warning("%s It is ignored.", error)
     state = model.state_dict()
     shapes: Shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
-    entries = {name: _float32(value) for name, value in checkpoint.weights().items()}
+    entries = {name: from_bfloat16(value) for name, value in checkpoint.weights().items()}
     match = match_weights(file, entries, shapes, first_prefix, target_models)
     old = None if charset is None else _old_charset(match, checkpoint, charset, old_charset)
     if charset is not None and old is not None:
@@ -251,11 +282,6 @@ def _class_note(match: WeightMatch, shapes: Shapes, charset: Charset | None) -> 
         f"{charset.path or 'the default dictionary'}. To carry the common characters over, give their dictionary as "
         f"`pretrained_dict` of the model or with --old-dict FILE"
     )
-
-
-def _float32(value: np.ndarray) -> np.ndarray:
-    """Return ``value``, with bfloat16 as float32. Paddle writes bfloat16 as uint16, the upper half of a float32."""
-    return (value.astype(np.uint32) << 16).view(np.float32) if value.dtype == np.uint16 else value
 
 
 @paddle.no_grad()

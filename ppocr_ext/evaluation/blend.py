@@ -17,7 +17,7 @@ from paddle import nn
 from ppocr_ext.checkpoint.checkpoints import Checkpoint, TrainState
 from ppocr_ext.checkpoint.contents import write_weights
 from ppocr_ext.checkpoint.weight_match import match_weights
-from ppocr_ext.checkpoint.weights import put_back
+from ppocr_ext.checkpoint.weights import full_precision, put_back
 from ppocr_ext.config import Config
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.evaluation.evaluate import evaluate_now
@@ -210,7 +210,8 @@ def blend_checkpoints(
         put_back(blended(first, after, best.share), tensors)
         metrics = {indicator: best.accuracy, GENERAL: best.general, DROP: start.general - best.general}
         state = TrainState(best=metrics, charset_digest=run.context.charset.digest)
-        write_weights(target, {name: each.numpy() for name, each in run.network.state_dict().items()}, state)
+        weights = full_precision(run.network.state_dict())
+        write_weights(target, {name: each.numpy() for name, each in weights.items()}, state)
         write_text(Path(f"{target}.json"), blend_record(start.general, max_drop, points))
     return points, best
 

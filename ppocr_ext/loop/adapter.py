@@ -51,7 +51,6 @@ from ppocr_ext.run.dry_parts import nothing
 from ppocr_ext.run.freezing import unsaved_models
 from ppocr_ext.run.host_config import settings_of
 from ppocr_ext.run.logs import console_may_close
-from ppocr_ext.run.model_wrappers import full_precision
 from ppocr_ext.run.run import Run
 from ppocr_ext.run.team import Team
 from ppocr_ext.run.train_setup import Training, loss_state
@@ -328,7 +327,7 @@ class HostLoop:
         states = {type(hook).__name__: state for hook in self.hooks if (state := hook.state())}
         states |= self._evaluations.state()
         own = trained_state(run.model, unsaved_models(run.network, settings.save_teacher))
-        weights = full_precision(own, training.optimizer, training.float32_copies)
+        weights = training.full_precision(own)
         if wrong := not_finite(weights) or not_finite(replaced) or not_finite(average_in(states)):
             reason = (
                 f"{file} is not written: {shortened(wrong, 2)} has values that are not finite after step "

@@ -39,7 +39,6 @@ from ppocr_ext.run.context import RunContext, RunOptions, open_context
 from ppocr_ext.run.freezing import choose_trained
 from ppocr_ext.run.host_config import plugin_names
 from ppocr_ext.run.inference_models import inference_models
-from ppocr_ext.run.model_wrappers import full_precision
 from ppocr_ext.run.networks import build_network
 from ppocr_ext.run.train_setup import Training, loss_for, loss_state
 
@@ -305,7 +304,7 @@ class Incidents:
         record = {**asdict(incident), "paddle_seed": step_seed(self._context, incident.step - 1)}
         # JSON has no NaN and infinity, so they become texts
         plain = json.loads(json.dumps(record), parse_constant=str)
-        state = full_precision(self._meter.network.state_dict(), training.optimizer, training.float32_copies)
+        state = training.full_precision(self._meter.network.state_dict())
         with atomic_folder(folder, (BATCH, WEIGHTS, LOSS, CONFIG, RECORD), force=True) as place:
             np.savez(place / BATCH, **arrays)
             (place / WEIGHTS).write_bytes(tensors_to_bytes(state))

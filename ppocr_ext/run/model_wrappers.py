@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +10,7 @@ import paddle
 import paddle.distributed as dist
 from paddle import Tensor, nn
 
+from ppocr_ext.checkpoint.optimizer_state import HALF
 from ppocr_ext.config.global_keys import Settings
 from ppocr_ext.errors import ConfigError, ModelError, PPOCRExtError
 from ppocr_ext.messages import LOG
@@ -17,7 +18,6 @@ from ppocr_ext.modeling import BaseModel, DistillationModel, HeadRequest, networ
 from ppocr_ext.modeling.recompute import recompute_blocks
 from ppocr_ext.run.inference_models import inference_models
 
-_HALF = (paddle.float16, paddle.bfloat16)
 _CUDA_FLAGS = {  # PaddleOCR sets these two for mixed precision
     "FLAGS_cudnn_batchnorm_spatial_persistent": 1,
     "FLAGS_gemm_use_half_precision_compute_type": 0,
@@ -110,38 +110,10 @@ def in_float32(outputs: Any) -> Any:
     """
 
     def cast(value: Any) -> Any:
-        half = isinstance(value, paddle.Tensor) and value.dtype in _HALF
+        half = isinstance(value, paddle.Tensor) and value.dtype in HALF
         return value.astype("float32") if half else value
 
     return paddle.utils.map_structure(cast, outputs)
-
-
-def untrained(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return copies of the values that get no master weights; call it before :func:`decorate` casts them."""
-    return {name: value.numpy().copy() for name, value in state.items() if value.stop_gradient}
-
-
-def full_precision(state: Mapping[str, Any], optimizer: Any, kept: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``state`` in float32 for a checkpoint, with the optimizer's master weights where it has them.
-
-    PaddleOCR saves level O2 in 16 bits, and bfloat16 is then read back as integers.
-
-    Args:
-        state: the state of the model.
-        optimizer: with or without master weights.
-        kept: result of :func:`untrained`.
-    """
-    masters = getattr(optimizer, "_master_weights", None) or {}
-    full = {}
-    for name, value in state.items():
-        if isinstance(value, paddle.Tensor) and value.dtype in _HALF:
-            if value.name in masters:
-                value = masters[value.name]
-            elif name in kept:
-                value = paddle.to_tensor(kept[name], place=paddle.CPUPlace())
-            value = value.astype("float32")
-        full[name] = value
-    return full
 
 
 def without_wrapper(model: nn.Layer) -> nn.Layer:

@@ -14,7 +14,7 @@ from paddle.optimizer.lr import LRScheduler
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint, Position
 from ppocr_ext.checkpoint.optimizer_state import restore_optimizer
-from ppocr_ext.checkpoint.weights import parameter_names, put_back, trained_state
+from ppocr_ext.checkpoint.weights import full_precision, parameter_names, put_back, trained_state
 from ppocr_ext.config import Config
 from ppocr_ext.data.mixing import mixed_lists
 from ppocr_ext.data.sample_seeds import warn_of_other_seeds
@@ -53,7 +53,6 @@ from ppocr_ext.run.model_wrappers import (
     data_parallel,
     decorate,
     share_batch_norm,
-    untrained,
 )
 
 
@@ -71,7 +70,7 @@ class Training:
         hook_states: states of hooks in the checkpoint, by their names.
         unreached: trained parameters that had no gradient before that position; None for all.
         frozen_digests: digest of each frozen sub-model.
-        float32_copies: values that a checkpoint stores in float32, though mixed precision casts them.
+        float32_copies: the values before mixed precision cast them; see :meth:`full_precision`.
         official_weights: digest and source of the official weights of the first start, by name.
         starts_from_weights: True if a trained (sub-)model was loaded and the run is not resumed.
     """
@@ -88,6 +87,10 @@ class Training:
     float32_copies: Mapping[str, Any]
     official_weights: Records
     starts_from_weights: bool
+
+    def full_precision(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """Return tensors of the network in float32; see :func:`ppocr_ext.checkpoint.weights.full_precision`."""
+        return full_precision(state, self.optimizer, self.float32_copies)
 
 
 def set_up_training(context: RunContext, model: nn.Layer, data: RunData) -> tuple[nn.Layer, Training]:
@@ -119,7 +122,8 @@ def set_up_training(context: RunContext, model: nn.Layer, data: RunData) -> tupl
     LOG.info("%s", parts_table(trained_parts(model)))
     amp = build_amp(settings)
     casts = amp.scaler is not None and amp.level == "O2"
-    copies = untrained(trained_state(model, unsaved_models(model, settings.save_teacher))) if casts else {}
+    saved = trained_state(model, unsaved_models(model, settings.save_teacher)) if casts else {}
+    copies = {name: value.numpy().copy() for name, value in saved.items()}
     model, optimizer = decorate(amp, model, optimizer)
     training = Training(
         loss=loss,

@@ -3,6 +3,7 @@
 import json
 import pickle
 import shutil
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,6 +15,7 @@ from tiny_runs import StopAfter
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.checkpoint.contents import other_weights
+from ppocr_ext.checkpoint.weights import full_precision
 from ppocr_ext.cli.main import main
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.evaluation.evaluate import evaluate
@@ -39,7 +41,7 @@ def network():
 
 def started(decay, layer, states=None):
     hook = Ema(decay)
-    training = SimpleNamespace(optimizer=object(), hook_states=states or {}, start=Position())
+    training = SimpleNamespace(full_precision=full_precision, hook_states=states or {}, start=Position())
     hook.on_start(SimpleNamespace(network=layer), training)
     return hook
 
@@ -78,11 +80,12 @@ def test_weights_in_16_bits_are_averaged_by_their_masters():
     tensors = layer.state_dict()
     hook = Ema(0.5)
     masters = {tensor.name: paddle.full(tensor.shape, 1.0) for tensor in tensors.values()}
-    optimizer = SimpleNamespace(_master_weights=masters)
-    training = SimpleNamespace(optimizer=optimizer, hook_states={}, start=Position())
+    exact = partial(full_precision, optimizer=SimpleNamespace(_master_weights=masters))
+    training = SimpleNamespace(full_precision=exact, hook_states={}, start=Position())
     hook.on_start(SimpleNamespace(network=layer), training)
     for tensor in tensors.values():
         masters[tensor.name] = paddle.full(tensor.shape, 1.0001)  # 1 in float16
+        tensor.set_value(paddle.ones(tensor.shape, "float16"))
     hook.on_step(StepDone(Position(), {}, 0.1, 4))
     for value in hook.saved_weights("best_accuracy").values():
         np.testing.assert_allclose(value.numpy(), 1.00009, rtol=1e-7)

@@ -1,17 +1,22 @@
 """A run that may be the best only while it still reads a general list."""
 
 import json
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
+import paddle
 import pytest
 from error_codes import raises_code
 from tiny_runs import StopAfter, metrics
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
-from ppocr_ext.checkpoint.contents import POINTS, weights_note
+from ppocr_ext.checkpoint.contents import BEFORE, POINTS, weights_note
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.evaluation.blend import BlendPoint, best_blend
 from ppocr_ext.issues import InvalidConfigError
+from ppocr_ext.loop.hooks import keep_general
+from ppocr_ext.loop.hooks.ema import Ema
 from ppocr_ext.loop.hooks.keep_general import DROP, GENERAL, KeepGeneral
 from ppocr_ext.loop.session import train
 from ppocr_ext.run.general import open_general
@@ -134,6 +139,34 @@ def test_an_early_evaluation_that_is_best_by_chance_gives_way(kept, forgetting, 
     forgetting(1.5 * FAR)  # the last weights read 0.76
     best = train(kept(**{"Eval.general.max_drop": 1})).best
     assert (best["acc"] == lucky) is stays and best["acc"] >= 0.68
+
+
+def test_what_is_kept_of_16_bit_weights_is_float32(kept, monkeypatch, tmp_path):
+    monkeypatch.setattr(KeepGeneral, "_evaluate", lambda hook, loader: {"acc": 0.5})
+    monkeypatch.setattr(keep_general, "open_general", lambda *run: SimpleNamespace(dataset=range(10)))
+    run = Run.build(kept(), "train")
+    exact = {name: tensor.numpy().copy() for name, tensor in run.network.state_dict().items()}
+    training = replace(run.training, float32_copies=exact)
+    run.network.to(dtype="bfloat16")  # as level O2 does
+    hook, ema = KeepGeneral(0.1), Ema(0.5)
+    hook.on_start(run, training)
+    before = Checkpoint(tmp_path / "run" / BEFORE).weights()
+    assert all(np.array_equal(value, exact[name]) for name, value in before.items())
+
+    named = dict(run.network.named_parameters())
+    masters = {each.name: paddle.to_tensor(1.01 * exact[name]) for name, each in named.items()}
+    monkeypatch.setattr(training.optimizer, "_master_weights", masters, raising=False)
+    ema.on_start(run, training)
+    for each in named.values():  # a step
+        each.set_value(paddle.assign(2 * masters[each.name], masters[each.name]).astype("bfloat16"))
+    hook.loop = SimpleNamespace(best={}, save_best=lambda metrics, is_start: None)
+    ema.on_eval_start()
+    hook.on_trained()
+    ema.on_eval_end()
+    share = min(point["share"] for point in general(tmp_path / "run")["points"])
+    for name, each in named.items():
+        np.testing.assert_allclose(hook._chosen[name].numpy(), (1 + share / 100) * exact[name], 1e-5)
+        np.testing.assert_allclose(masters[each.name].numpy(), 2.02 * exact[name], 1e-6)
 
 
 def test_all_may_be_lost(kept, forgetting):

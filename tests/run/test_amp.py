@@ -5,6 +5,8 @@ import paddle
 import pytest
 from tiny_runs import metrics, single_head
 
+from ppocr_ext.checkpoint import weights
+from ppocr_ext.checkpoint.contents import not_finite
 from ppocr_ext.checkpoint.files import read_plain_pickle, read_state
 from ppocr_ext.loop.events import Hook
 from ppocr_ext.loop.session import train
@@ -183,11 +185,18 @@ def test_a_checkpoint_holds_float32_and_the_weights_that_the_optimizer_keeps():
         _master_weights = masters
 
     half = layer.state_dict()
-    full = model_wrappers.full_precision(half, Optimizer(), {})
+    full = weights.full_precision(half, Optimizer())
     assert {value.dtype for value in half.values()} == {paddle.bfloat16}
     assert {value.dtype for value in full.values()} == {paddle.float32}
     np.testing.assert_array_equal(full["weight"].numpy(), exact["weight"])
     np.testing.assert_allclose(full["bias"].numpy(), exact["bias"], rtol=1e-2)
+    copies = {"bias": np.full(2, 1.001, "float32")}
+    for now, stored in ((1.0, 1.001), (2.0, 2.0)):  # before the first step; trained without master weights
+        layer.bias.set_value(paddle.full([2], now, "bfloat16"))
+        np.testing.assert_allclose(weights.full_precision(half, None, copies)["bias"].numpy(), stored, 1e-6)
+    assert not_finite(layer.state_dict()) == []
+    layer.bias.set_value(paddle.full([2], np.nan, "bfloat16"))
+    assert not_finite(layer.state_dict()) == ["bias"]
 
 
 def test_a_teacher_that_is_cast_and_saved_goes_on_as_the_one_it_was(tiny, tmp_path, fake, monkeypatch):
@@ -198,9 +207,7 @@ def test_a_teacher_that_is_cast_and_saved_goes_on_as_the_one_it_was(tiny, tmp_pa
         return models, optimizers
 
     monkeypatch.setattr(paddle.amp, "decorate", decorate)
-    monkeypatch.setattr(
-        model_wrappers, "_HALF", (paddle.float32,)
-    )  # so that what was cast is known by its type
+    monkeypatch.setattr(weights, "HALF", (paddle.float32,))  # so that what was cast is known by its type
     options = {"Global.use_amp": True, "Global.epoch_num": 1, "Global.save_teacher": True}
     train(tiny("distill", **options))
     goes_on = {**options, "Global.epoch_num": 2, "Global.checkpoints": str(tmp_path / "run" / "latest")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import paddle
@@ -48,7 +49,7 @@ class Ema(Hook):
     @paddle.no_grad()
     def on_start(self, run: Run, training: Training) -> None:
         self._tensors = averaged_tensors(run.network)
-        self._optimizer = training.optimizer
+        self._current = partial(training.full_precision, self._tensors)
         # The trained weights, while the averages stand in their place in an evaluation.
         self._raw: dict[str, Any] | None = None
         if training.start.global_step and EMA not in training.hook_states:
@@ -59,12 +60,6 @@ class Ema(Hook):
             name: paddle.to_tensor(before[name]) if name in before else tensor.clone()
             for name, tensor in self._current().items()
         }
-
-    def _current(self) -> dict[str, Any]:
-        """Return the weights by name in float32; for 16-bit weights the optimizer's master weights."""
-        masters = getattr(self._optimizer, "_master_weights", None) or {}
-        exact = {name: masters.get(tensor.name, tensor) for name, tensor in self._tensors.items()}
-        return {name: t if t.dtype == paddle.float32 else t.astype("float32") for name, t in exact.items()}
 
     def state(self) -> Mapping[str, Any]:
         average = {name: tensor.numpy() for name, tensor in self._average.items()}
@@ -87,10 +82,15 @@ class Ema(Hook):
 
     @paddle.no_grad()
     def on_eval_start(self) -> None:
-        self._raw = {name: tensor.clone() for name, tensor in self._tensors.items()}
-        put_back(self._average, self._tensors)
+        self._raw = {name: tensor.clone() for name, tensor in self._current().items()}
+        self._put(self._average)
 
     def on_eval_end(self) -> None:
         if self._raw is not None:
-            put_back(self._raw, self._tensors)
+            self._put(self._raw)
             self._raw = None
+
+    def _put(self, values: Mapping[str, Any]) -> None:
+        """Put weights into the network, and into the master weights, which are what another hook would read."""
+        for tensors in (self._current(), self._tensors):
+            put_back(values, tensors)

@@ -55,6 +55,7 @@ class KeepGeneral(Hook):
         self._indicator = run.metric.main_indicator
         self._loader = open_general(run.context, run.network, run.data.preflight)
         self._tensors = blend_tensors(run.network)
+        self._exact = training.full_precision
         (self._folder / POINTS).unlink(missing_ok=True)
         self._weights_before = self._begin()
         state = training.hook_states.get(type(self).__name__, {})
@@ -74,7 +75,7 @@ class KeepGeneral(Hook):
         resumed = self._run.context.checkpoint
         if resumed is None:
             remove_checkpoints(own.parent, [BEFORE])
-            weights = {name: tensor.astype("float32").numpy() for name, tensor in self._tensors.items()}
+            weights = {name: tensor.numpy() for name, tensor in self._exact(self._tensors).items()}
         else:
             weights = Checkpoint(resumed.prefix.with_name(BEFORE)).weights()
         if not Path(f"{own}.pdparams").is_file():
@@ -110,7 +111,7 @@ class KeepGeneral(Hook):
 
     def on_trained(self) -> None:
         """Choose among the weights between those before the training and the last ones, and write what was read."""
-        last = {name: tensor.clone() for name, tensor in self._tensors.items()}
+        last = {name: tensor.clone() for name, tensor in self._exact(self._tensors).items()}
         before = self._weights_before
         metrics: dict[float, dict[str, float]] = {}
 

@@ -87,6 +87,10 @@ class HostLoop:
         if self._stop is None or stop.seriousness > self._stop.seriousness:
             self._stop = stop
 
+    def interruptible(self, loader: Any) -> EvalLoader:
+        """See :meth:`ppocr_ext.loop.events.LoopControl.interruptible`."""
+        return EvalLoader(loader, nothing, self._evaluating)
+
     @property
     def best(self) -> Mapping[str, float]:
         """See :attr:`ppocr_ext.loop.events.LoopControl.best`."""
@@ -120,6 +124,7 @@ class HostLoop:
                     if self._stop is not None and not self._stop.save_latest:
                         stop = self._stop
                 if self.run.context.is_first and (stop is None or stop.status == "finished"):
+                    self._saved_early = True  # `latest` is saved, and weights to try stand in the network
                     self._tell("on_eval_start")
                     self._tell("on_trained")
                     self._tell("on_eval_end")
@@ -274,11 +279,11 @@ class HostLoop:
     def _evaluating(self) -> None:
         """Save during an evaluation if a stop was requested, since Paddle's launcher kills after 30 seconds.
 
-        Nothing is saved before the first step and after the last one: a resumed run would not repeat the evaluation
-        there.
+        Nothing is saved before this run's first step and after the last one: a resumed run would not repeat the
+        evaluation there.
         """
         done = self.position.completed()
-        is_between = done.global_step > 0 and done.epoch < done.epochs
+        is_between = done.global_step > self.training.start.global_step and done.epoch < done.epochs
         if is_between and self._stop is not None and self._stop.save_latest and not self._saved_early:
             self._saved_early = True
             self._tell("on_eval_end")

@@ -107,6 +107,9 @@ class LoopControl(Protocol):
             save_latest: write the checkpoint ``latest`` first; if False, it stays as it was.
         """
 
+    def interruptible(self, loader: Any) -> Any:
+        """Return a loader of a list that process 0 reads: a stop that is requested meanwhile saves `latest`."""
+
     @property
     def best(self) -> Mapping[str, float]:
         """The metrics of the best evaluation, and its ``best_epoch``; 0 for the start weights."""

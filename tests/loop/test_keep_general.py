@@ -1,6 +1,7 @@
 """A run that may be the best only while it still reads a general list."""
 
 import json
+import signal
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -10,6 +11,7 @@ import pytest
 from error_codes import raises_code
 from tiny_runs import StopAfter, metrics
 
+from ppocr_ext.base import Proxy
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.checkpoint.contents import BEFORE, POINTS, weights_note
 from ppocr_ext.errors import ConfigError, DataError
@@ -149,6 +151,8 @@ def test_what_is_kept_of_16_bit_weights_is_float32(kept, monkeypatch, tmp_path):
     training = replace(run.training, float32_copies=exact)
     run.network.to(dtype="bfloat16")  # as level O2 does
     hook, ema = KeepGeneral(0.1), Ema(0.5)
+    loop = {"best": {}, "save_best": lambda metrics, is_start: None, "interruptible": lambda loader: loader}
+    hook.loop = SimpleNamespace(**loop)
     hook.on_start(run, training)
     before = Checkpoint(tmp_path / "run" / BEFORE).weights()
     assert all(np.array_equal(value, exact[name]) for name, value in before.items())
@@ -159,7 +163,6 @@ def test_what_is_kept_of_16_bit_weights_is_float32(kept, monkeypatch, tmp_path):
     ema.on_start(run, training)
     for each in named.values():  # a step
         each.set_value(paddle.assign(2 * masters[each.name], masters[each.name]).astype("bfloat16"))
-    hook.loop = SimpleNamespace(best={}, save_best=lambda metrics, is_start: None)
     ema.on_eval_start()
     hook.on_trained()
     ema.on_eval_end()
@@ -191,6 +194,42 @@ def test_a_run_that_was_killed_can_be_resumed_until_it_has_chosen(
     assert all(np.array_equal(one[name], other[name]) for name in other)
     with pytest.raises(ConfigError, match="nothing_left|finished epoch"):
         train(resumed)
+
+
+class AskInReading(Proxy):
+    """A loader that stops the run in one of its readings, and sees at the next batch whether that saves it."""
+
+    def __init__(self, real, at, latest):
+        super().__init__(real)
+        self.at, self.latest, self.files = at, latest, []
+
+    def __len__(self):
+        return len(self.real)
+
+    def __iter__(self):
+        self.at -= 1
+        for number, batch in enumerate(self.real):
+            if self.at == 0:
+                self.files.append(self.latest.is_file())
+                if number == 0:
+                    signal.raise_signal(signal.SIGINT)
+            yield batch
+
+
+@pytest.mark.parametrize(("reading", "saves"), [(1, False), (2, True)])
+def test_a_stop_while_the_list_is_read_saves_before_that_ends(kept, monkeypatch, tmp_path, reading, saves):
+    """There is nothing to save in the first reading, of the weights before the training."""
+    latest, loaders = tmp_path / "run" / "latest.pdparams", []
+
+    def opened(*run):
+        loaders.append(AskInReading(open_general(*run), reading, latest))
+        return loaders[0]
+
+    monkeypatch.setattr(keep_general, "open_general", opened)
+    outcome = train(kept(**{"Eval.loader.batch_size_per_card": 2, "Global.ema": 0.9}))
+    assert loaders[0].files[:2] == [False, saves]
+    assert outcome.signal == signal.SIGINT
+    assert outcome.position.global_step == (2 if saves else 0)
 
 
 @pytest.mark.parametrize("eval_at_start", [True, False])

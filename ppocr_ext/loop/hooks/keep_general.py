@@ -53,7 +53,7 @@ class KeepGeneral(Hook):
         self._run = run
         self._folder = run.context.folder
         self._indicator = run.metric.main_indicator
-        self._loader = open_general(run.context, run.network, run.data.preflight)
+        self._loader = self.loop.interruptible(open_general(run.context, run.network, run.data.preflight))
         self._tensors = blend_tensors(run.network)
         self._exact = training.full_precision
         (self._folder / POINTS).unlink(missing_ok=True)

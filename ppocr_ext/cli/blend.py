@@ -102,6 +102,7 @@ def _config(args: argparse.Namespace) -> Config:
         PPOCRExtError: a file is missing, or there is no general list.
     """
     from ppocr_ext.checkpoint.checkpoints import Checkpoint
+    from ppocr_ext.run.general import of_general
 
     after = Checkpoint(args.after)
     after.weights_file()
@@ -119,6 +120,8 @@ def _config(args: argparse.Namespace) -> Config:
         values["Eval.general"] = {"dataset": _dataset(args.general)}
     elif config.at("Eval.general", default=None) is None:
         raise ConfigError("there is no general list. Fix: give it with --general.", code="bad_arguments")
+    elif args.list:  # it has what it does not say from Eval, which is now another list
+        values["Eval.general.dataset"] = of_general(config).at("Eval.dataset")
     return config.with_values(values)
 
 

@@ -1,6 +1,7 @@
 """Weights between two checkpoints, without a training."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -84,6 +85,19 @@ def test_the_best_weights_under_the_limit_are_written(ends, forgetting, captchas
         np.testing.assert_allclose(tensor, first[of + name] + 0.3515625 * far, atol=1e-5)
     assert "at least 70.00%" in Path(f"{out}.svg").read_text(encoding="utf-8")
     assert main(["eval", str(run), "-o", f"Global.checkpoints={out}"]) == 0
+
+
+def test_a_list_of_the_command_line_leaves_the_other_one_in_its_folder(ends, forgetting, captchas, tmp_path):  # noqa: F811
+    run, config = ends
+    general = {"Eval.general.dataset.label_file_list": [str(captchas / "train_list.txt")]}  # data_dir is that of Eval
+    (run / "config.yml").write_text(config.with_values(general).to_yaml(), encoding="utf-8")
+    names = [each.split("\t")[0] for each in (captchas / "val_list.txt").read_text().splitlines()]
+    for name in ("val_list.txt", *names):
+        (tmp_path / "new" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(captchas / name, tmp_path / "new" / name)
+    new = tmp_path / "new" / "val_list.txt"
+    assert main(["blend", str(run), str(run / "latest"), "--list", str(new), "--max-drop", "0.2"]) == 0
+    assert forgetting == {10, 24}
 
 
 def test_weights_that_gain_nothing_are_not_written(ends, captchas, tmp_path, capsys):  # noqa: F811

@@ -43,7 +43,8 @@ also be a hard line with a right label, which teaches most: look at the page bef
 
 Files: OUT.tsv (image, label, prediction, loss of the label; the least likely labels first, as `init` writes it),
 OUT.html (the page to review), OUT_KIND.txt (a label file of each kind). Train on OUT_kept.txt: it has the suspects too,
-unless they are dropped, and the unjudged.
+unless they are dropped, and the unjudged. Its paths are those of LIST; if there are LISTs in several folders, they
+start from the current folder.
 
 Without labels (a folder, or a list with one path a line): OUT_first.txt has the paths in the order in which they are
 worth labelling. The least certain readings come first, from all parts of the list in turn. Easy, broken and unreadable

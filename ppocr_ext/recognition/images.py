@@ -104,7 +104,8 @@ class ListedImage(NamedTuple):
     """One image to read.
 
     Attributes:
-        name: the path as the user or the label file gives it, or ``folder#12`` for a sample of an LMDB.
+        name: the path as the user or the label file gives it, or ``folder#12`` for a sample of an LMDB. If there are
+            label files in several folders, whose names may be equal, it is the path of the image.
         place: the file, or the LMDB and the number of the sample.
         label: the true text; None if it is unknown.
     """
@@ -139,6 +140,13 @@ class ImageList(NamedTuple):
         ]
         return ImageList(images, self.bad_lines)
 
+    def by_path(self) -> ImageList:
+        """Return the list with the path of each image file as its name."""
+        images = [
+            each._replace(name=str(each.place)) if isinstance(each.place, Path) else each for each in self.images
+        ]
+        return ImageList(images, self.bad_lines)
+
     @property
     def has_labels(self) -> bool:
         """True if at least one image has a label."""
@@ -158,6 +166,7 @@ def list_images(places: Iterable[str], data_dir: str | Path | None = None) -> Im
     """
     listed = ImageList([], [])
     empty = []
+    folders = set()
     for place in places:
         count = len(listed.images)
         path = Path(place)
@@ -165,6 +174,7 @@ def list_images(places: Iterable[str], data_dir: str | Path | None = None) -> Im
             listed.images.extend(images_in(path))
         elif path.is_file():
             _add_file(listed, path, data_dir)
+            folders.add(path.parent)
         elif glob.has_magic(place):
             for match in sorted(glob.glob(place, recursive=True)):  # noqa: PTH207 - Path.glob takes no absolute one
                 inner = Path(match)
@@ -183,7 +193,7 @@ def list_images(places: Iterable[str], data_dir: str | Path | None = None) -> Im
     if empty and not listed.images:
         raise empty[0]
     listed.bad_lines.extend(map(str, empty))
-    return listed
+    return listed.by_path() if data_dir is None and len(folders) > 1 else listed
 
 
 def _nothing(place: str, bad_lines: list[str]) -> DataError:

@@ -2,6 +2,7 @@
 
 import math
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -153,6 +154,27 @@ def test_wrong_labels_are_found_in_a_list(doubtful, images, tmp_path):
     (tmp_path / "more.txt").write_text("".join([*rows, "gone.png\t1\n", f"{images[0].name}\t\n"]), "utf-8")
     code, out, err = call("more.txt", *some)
     assert code == 1 and "gone.png" in err and "unreadable: 1" in out and "1 lines without a label" in out
+
+
+def test_lists_in_two_folders_stay_apart(run, images, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    texts = [each.text for each in Recognizer(run).read(images)]
+    for folder, order in (("A", 1), ("B", -1)):  # both have 0.png
+        lines = [(f"{n}.png", n) for n in range(len(images))]
+        Path(folder).mkdir()
+        for name, n in lines:
+            shutil.copy(images[::order][n], Path(folder, name))
+        labels = "".join(f"{name}\t{texts[::order][n]}\n" for name, n in lines)
+        Path(folder, "list.txt").write_text(labels, "utf-8")
+    options = ["--strong", str(run), "--broken", "0"]
+    assert main(["doubtful", "A/list.txt", "B/list.txt", *options]) == 0
+    assert main(["doubtful", "doubtful_kept.txt", "--out", "again", *options]) == 0
+    kept = [each.split("\t") for each in Path("again_kept.txt").read_text("utf-8").splitlines()]
+    assert kept[0] == ["A/0.png", texts[0]] and kept[len(images)] == ["B/0.png", texts[-1]]
+    assert not Path("again_suspect.txt").read_text("utf-8")
+    assert {each.split("\t")[0] for each in Path("again.tsv").read_text("utf-8").splitlines()[1:]} == {
+        name for name, _ in kept
+    }
 
 
 def test_images_without_labels_are_put_in_order(doubtful, images, tmp_path):

@@ -11,7 +11,7 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.cli.options import add_number
 from ppocr_ext.config.global_keys import ValueRule
 from ppocr_ext.errors import DataError
-from ppocr_ext.evaluation.predictions import Prediction, check_same_samples, read_predictions
+from ppocr_ext.evaluation.predictions import Prediction, read_predictions, samples_of_both
 from ppocr_ext.io.atomic import check_writable, write_text
 from ppocr_ext.messages import shortened
 
@@ -46,7 +46,7 @@ _SHOWN = 3  # images that an error names
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     files = {
-        "--before": "earlier predictions, of the same samples",
+        "--before": "earlier predictions; samples that are not in both files are left out",
         "--groups": "look-alikes, one group per line (default: a shipped list)",
         "--dict": "use only groups of characters in this dictionary",
         "--general": "predictions on a general list",
@@ -150,11 +150,12 @@ def _check_options(args: argparse.Namespace) -> None:
 def _read_both(
     after: Path | None, before: Path | None
 ) -> tuple[list[Prediction] | None, list[Prediction] | None]:
-    """Read the predictions after and before, if given, and check that both are of the same samples."""
+    """Read the predictions after and before, if given; of both, keep the samples that they have in common."""
     later = None if after is None else read_predictions(after)
     earlier = None if before is None else read_predictions(before)
     if later is not None and earlier is not None:
-        check_same_samples(earlier, later, (str(before), str(after)))
+        earlier, later, note = samples_of_both(earlier, later, (str(before), str(after)))
+        print(note, end="\n" * bool(note))
     return later, earlier
 
 

@@ -10,7 +10,6 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
-from itertools import zip_longest
 from pathlib import Path
 from typing import Literal
 
@@ -125,19 +124,39 @@ def pages_of(predictions: Sequence[Prediction]) -> list[str]:
     return [each.group or f"\n{number}" for number, each in enumerate(predictions)] if known else []
 
 
-def check_same_samples(before: list[Prediction], after: list[Prediction], names: tuple[str, str]) -> None:
-    """Check that two files have predictions for the same samples in the same order.
+def samples_of_both(
+    before: Sequence[Prediction], after: Sequence[Prediction], names: tuple[str, str]
+) -> tuple[list[Prediction], list[Prediction], str]:
+    """Return the predictions of the samples that two files have in common, both in the order of ``after``, and a note.
+
+    Samples are the same if image and label are; those that are equal in both are taken in their order. The note says
+    how many are left out; it is empty if none is.
 
     Raises:
-        DataError: they differ.
+        DataError: they have none in common.
     """
-    rows = ([f"{each.image} {each.label!r}" for each in part] for part in (before, after))
-    for line, (old, new) in enumerate(zip_longest(*rows, fillvalue="missing"), start=2):
-        if old != new:
-            raise DataError(
-                f"{names[0]}:{line} is {old}, but {names[1]}:{line} is {new}. Fix: evaluate both on one label file",
-                code="different_samples",
-            )
+    earlier: dict[tuple[str, str], list[Prediction]] = {}
+    for each in reversed(before):
+        earlier.setdefault((each.image, each.label), []).append(each)
+    found = [(same.pop(), each) for each in after if (same := earlier.get((each.image, each.label)))]
+    if not found:
+        raise DataError(
+            f"{names[0]} and {names[1]} have no image with the same label in common (the first are "
+            f"{before[0].image} {before[0].label!r} and {after[0].image} {after[0].label!r}). Fix: evaluate both on "
+            f"one label file",
+            code="different_samples",
+        )
+    left_out = [
+        f"{len(part) - len(found):,} only in {name}"
+        for part, name in zip((before, after), names, strict=True)
+        if len(part) > len(found)
+    ]
+    note = (
+        f"left out: {', '.join(left_out)}; {len(found):,} samples are in both (image and label)"
+        if left_out
+        else ""
+    )
+    return [old for old, _ in found], [new for _, new in found], note
 
 
 NOTHING = ""  # the other side of an insertion or a deletion

@@ -35,6 +35,18 @@ def run(files: Path, *more: str) -> int:
     return main(["confusions", str(files / "after.tsv"), "--out", str(files / "out"), *more])
 
 
+def test_files_in_another_order_are_compared(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    both = ["--before", str(files / "before.tsv")]
+    assert run(files, *both) == 0
+    whole = (files / "out.json").read_text()
+    write_predictions(
+        files / "before.tsv", [*predictions(BEFORE)[::-1], Prediction("gone.png", "1", "1", 0.9)]
+    )
+    assert run(files, *both) == 0
+    assert (files / "out.json").read_text() == whole
+    assert f"left out: 1 only in {files / 'before.tsv'}; 5 samples are in both" in capsys.readouterr().out
+
+
 def test_before_and_after(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code = run(files, "--before", str(files / "before.tsv"), "--data-dir", str(files))
     said = capsys.readouterr().out

@@ -14,12 +14,12 @@ from ppocr_ext.errors import DataError
 from ppocr_ext.evaluation.predictions import (
     Prediction,
     align,
-    check_same_samples,
     count_confusions,
     errors_by_group,
     look_alike_errors,
     pages_of,
     read_predictions,
+    samples_of_both,
     write_predictions,
 )
 
@@ -51,17 +51,23 @@ def test_other_files_are_refused(tmp_path: Path, text: str, code: str, place: st
 
 
 @pytest.mark.parametrize(
-    ("after", "facts"),
+    ("after", "both", "left_out"),
     [
-        ([("a", "y")], ("before:2", "after:2", "'x'", "'y'")),
-        ([("a", "x")] * 2, ("before:3 is missing",)),
+        ("ax1 bx2 az3 ax4", "ax1 bx2 az3 ax4", ""),
+        ("az7 ax8 bx9 ax0", "az3 ax1 bx2 ax4", ""),  # the worst first; equal samples keep their order
+        ("bx9 ax0", "bx2 ax1", "2 only in old"),
+        ("cx0 bz0 ax0", "ax1", "3 only in old, 2 only in new"),
     ],
 )
-def test_two_files_must_be_of_the_same_samples(after: list[tuple[str, str]], facts: tuple[str, ...]) -> None:
-    before = [Prediction("a", "x", "x", 1.0)]
-    check_same_samples(before, before, ("before", "after"))
-    with raises_code(DataError, "different_samples", *facts):
-        check_same_samples(before, [Prediction(*each, "x", 1.0) for each in after], ("before", "after"))
+def test_samples_of_two_files_are_matched(after: str, both: str, left_out: str) -> None:
+    def read(words: str) -> list[Prediction]:
+        return [Prediction(*each, 1.0) for each in words.split()]  # image, label, text
+
+    earlier, later, note = samples_of_both(read("ax1 bx2 az3 ax4"), read(after), ("old", "new"))
+    assert earlier == read(both) and left_out in note and bool(note) is bool(left_out)
+    assert [(each.image, each.label) for each in later] == [(each.image, each.label) for each in earlier]
+    with raises_code(DataError, "different_samples", "old", "new", "a 'x'", "a 'z'"):
+        samples_of_both(read("ax1"), read("az1"), ("old", "new"))
 
 
 @pytest.mark.parametrize(

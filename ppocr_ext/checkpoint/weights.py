@@ -60,9 +60,8 @@ def full_precision(
         copies: the values before they were cast, by name, for those without master weights.
     """
     masters = getattr(optimizer, "_master_weights", None) or {}
-    full = {}
+    full = dict(state)
     for name, value in state.items():
-        full[name] = value
         if isinstance(value, paddle.Tensor) and value.dtype in HALF:
             full[name] = masters.get(value.name, value).astype("float32")
             if value.name not in masters and name in copies:

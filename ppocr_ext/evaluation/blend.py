@@ -210,8 +210,11 @@ def blend_checkpoints(
         put_back(blended(first, after, best.share), tensors)
         metrics = {indicator: best.accuracy, GENERAL: best.general, DROP: start.general - best.general}
         state = TrainState(best=metrics, charset_digest=run.context.charset.digest)
-        weights = full_precision(run.network.state_dict())
-        write_weights(target, {name: each.numpy() for name, each in weights.items()}, state)
+        write_weights(
+            target,
+            {name: each.numpy() for name, each in full_precision(run.network.state_dict()).items()},
+            state,
+        )
         write_text(Path(f"{target}.json"), blend_record(start.general, max_drop, points))
     return points, best
 

@@ -16,6 +16,7 @@ import numpy as np
 import paddle
 from paddle import nn
 
+from ppocr_ext.checkpoint.optimizer_state import HALF
 from ppocr_ext.config import Config
 from ppocr_ext.data.batches import images_of
 from ppocr_ext.losses.base_loss import HEADS, required_outputs
@@ -27,7 +28,6 @@ from ppocr_ext.run.freezing import frozen_models
 WARM_UP = 50  # steps until BatchNorm's running statistics have forgotten their start (0.9 ** 50 is 0.5 %)
 _EPSILON = 1e-5  # BatchNorm adds it to the variance
 LARGEST = float(np.finfo(np.float32).max)
-_HALF = (paddle.float16, paddle.bfloat16)
 _FLAG = "FLAGS_check_nan_inf"
 # "There are NAN or INF (num_nan=2, …) in [device=cpu, op=matmul, tensor=, dtype=fp32]"
 _FOUND = re.compile(r"There are NAN or INF.*?\bop=(?P<op>\w+)", re.DOTALL)
@@ -99,7 +99,7 @@ class StepMeter:
     def __init__(self, network: nn.Layer, loss: Callable[..., Any], limits: Limits) -> None:
         self.network = network
         self.trained = [(name, p) for name, p in network.named_parameters() if not p.stop_gradient]
-        self._half = [p.dtype in _HALF for _, p in self.trained]  # squares overflow in 16 bits
+        self._half = [p.dtype in HALF for _, p in self.trained]  # squares overflow in 16 bits
         frozen = frozen_models(network)
         self.batch_norms = [
             (path, layer)

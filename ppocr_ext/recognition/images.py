@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
@@ -143,7 +143,8 @@ class ImageList(NamedTuple):
     def by_path(self) -> ImageList:
         """Return the list with the path of each image file as its name."""
         images = [
-            each._replace(name=str(each.place)) if isinstance(each.place, Path) else each for each in self.images
+            each._replace(name=str(each.place)) if isinstance(each.place, Path) else each
+            for each in self.images
         ]
         return ImageList(images, self.bad_lines)
 
@@ -153,7 +154,7 @@ class ImageList(NamedTuple):
         return any(image.label is not None for image in self.images)
 
 
-def list_images(places: Iterable[str], data_dir: str | Path | None = None) -> ImageList:
+def list_images(places: Sequence[str], data_dir: str | Path | None = None) -> ImageList:
     """Return the images at ``places``.
 
     Args:
@@ -166,7 +167,6 @@ def list_images(places: Iterable[str], data_dir: str | Path | None = None) -> Im
     """
     listed = ImageList([], [])
     empty = []
-    folders = set()
     for place in places:
         count = len(listed.images)
         path = Path(place)
@@ -174,7 +174,6 @@ def list_images(places: Iterable[str], data_dir: str | Path | None = None) -> Im
             listed.images.extend(images_in(path))
         elif path.is_file():
             _add_file(listed, path, data_dir)
-            folders.add(path.parent)
         elif glob.has_magic(place):
             for match in sorted(glob.glob(place, recursive=True)):  # noqa: PTH207 - Path.glob takes no absolute one
                 inner = Path(match)
@@ -193,6 +192,7 @@ def list_images(places: Iterable[str], data_dir: str | Path | None = None) -> Im
     if empty and not listed.images:
         raise empty[0]
     listed.bad_lines.extend(map(str, empty))
+    folders = {Path(place).parent for place in places if Path(place).is_file()}
     return listed.by_path() if data_dir is None and len(folders) > 1 else listed
 
 

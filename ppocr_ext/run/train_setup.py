@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ class Training:
         hook_states: states of hooks in the checkpoint, by their names.
         unreached: trained parameters that had no gradient before that position; None for all.
         frozen_digests: digest of each frozen sub-model.
-        float32_copies: the values before mixed precision cast them; see :meth:`full_precision`.
+        full_precision: returns tensors of the network in float32, by their names in it; see ``checkpoint/weights.py``.
         official_weights: digest and source of the official weights of the first start, by name.
         starts_from_weights: True if a trained (sub-)model was loaded and the run is not resumed.
     """
@@ -84,13 +85,9 @@ class Training:
     hook_states: Mapping[str, Any] = field(default_factory=dict)
     unreached: Sequence[str] | None = None
     frozen_digests: Mapping[str, str]
-    float32_copies: Mapping[str, Any]
+    full_precision: Callable[[Mapping[str, Any]], dict[str, Any]]
     official_weights: Records
     starts_from_weights: bool
-
-    def full_precision(self, state: Mapping[str, Any]) -> dict[str, Any]:
-        """Return tensors of the network in float32; see :func:`ppocr_ext.checkpoint.weights.full_precision`."""
-        return full_precision(state, self.optimizer, self.float32_copies)
 
 
 def set_up_training(context: RunContext, model: nn.Layer, data: RunData) -> tuple[nn.Layer, Training]:
@@ -122,8 +119,11 @@ def set_up_training(context: RunContext, model: nn.Layer, data: RunData) -> tupl
     LOG.info("%s", parts_table(trained_parts(model)))
     amp = build_amp(settings)
     casts = amp.scaler is not None and amp.level == "O2"
-    saved = trained_state(model, unsaved_models(model, settings.save_teacher)) if casts else {}
-    copies = {name: value.numpy().copy() for name, value in saved.items()}
+    copies = {
+        name: value.numpy().copy()
+        for name, value in trained_state(model, unsaved_models(model, settings.save_teacher)).items()
+        if casts
+    }
     model, optimizer = decorate(amp, model, optimizer)
     training = Training(
         loss=loss,
@@ -132,7 +132,7 @@ def set_up_training(context: RunContext, model: nn.Layer, data: RunData) -> tupl
         amp=amp,
         start=Position(epochs=epochs, steps_per_epoch=steps_per_epoch),
         frozen_digests=digests,
-        float32_copies=copies,
+        full_precision=partial(full_precision, optimizer=optimizer, copies=copies),
         official_weights=official_records(config, loaded.values(), checkpoint),
         starts_from_weights=checkpoint is None and bool(loaded.keys() - frozen),
     )

@@ -89,7 +89,9 @@ def test_the_best_weights_under_the_limit_are_written(ends, forgetting, captchas
 
 def test_a_list_of_the_command_line_leaves_the_other_one_in_its_folder(ends, forgetting, captchas, tmp_path):  # noqa: F811
     run, config = ends
-    general = {"Eval.general.dataset.label_file_list": [str(captchas / "train_list.txt")]}  # data_dir is that of Eval
+    general = {
+        "Eval.general.dataset.label_file_list": [str(captchas / "train_list.txt")]
+    }  # data_dir is that of Eval
     (run / "config.yml").write_text(config.with_values(general).to_yaml(), encoding="utf-8")
     names = [each.split("\t")[0] for each in (captchas / "val_list.txt").read_text().splitlines()]
     for name in ("val_list.txt", *names):

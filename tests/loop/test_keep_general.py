@@ -3,6 +3,7 @@
 import json
 import signal
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,6 +15,7 @@ from tiny_runs import StopAfter, metrics
 from ppocr_ext.base import Proxy
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.checkpoint.contents import BEFORE, POINTS, weights_note
+from ppocr_ext.checkpoint.weights import full_precision
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.evaluation.blend import BlendPoint, best_blend
 from ppocr_ext.issues import InvalidConfigError
@@ -148,7 +150,9 @@ def test_what_is_kept_of_16_bit_weights_is_float32(kept, monkeypatch, tmp_path):
     monkeypatch.setattr(keep_general, "open_general", lambda *run: SimpleNamespace(dataset=range(10)))
     run = Run.build(kept(), "train")
     exact = {name: tensor.numpy().copy() for name, tensor in run.network.state_dict().items()}
-    training = replace(run.training, float32_copies=exact)
+    optimizer = run.training.optimizer
+    stored = partial(full_precision, optimizer=optimizer, copies=exact)
+    training = replace(run.training, full_precision=stored)
     run.network.to(dtype="bfloat16")  # as level O2 does
     hook, ema = KeepGeneral(0.1), Ema(0.5)
     loop = {"best": {}, "save_best": lambda metrics, is_start: None, "interruptible": lambda loader: loader}
@@ -159,7 +163,7 @@ def test_what_is_kept_of_16_bit_weights_is_float32(kept, monkeypatch, tmp_path):
 
     named = dict(run.network.named_parameters())
     masters = {each.name: paddle.to_tensor(1.01 * exact[name]) for name, each in named.items()}
-    monkeypatch.setattr(training.optimizer, "_master_weights", masters, raising=False)
+    monkeypatch.setattr(optimizer, "_master_weights", masters, raising=False)
     ema.on_start(run, training)
     for each in named.values():  # a step
         each.set_value(paddle.assign(2 * masters[each.name], masters[each.name]).astype("bfloat16"))

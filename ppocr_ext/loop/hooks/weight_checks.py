@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ppocr_ext.checkpoint.weights import full_precision
 from ppocr_ext.errors import ModelError
 from ppocr_ext.loop.events import Hook, Outcome, StepDone
 from ppocr_ext.messages import LOG
@@ -117,9 +118,8 @@ class WeightChange(Hook):
 
     def _weights(self) -> np.ndarray:
         """Return numbers of each trained tensor (or its master weight): float64 [tensors, numbers]."""
-        masters = getattr(self._optimizer, "_master_weights", None) or {}
-        firsts = [masters.get(each.name, each).flatten()[:_COMPARED] for each in self._trained]
-        return np.array([np.resize(each.astype("float32").numpy(), _COMPARED) for each in firsts], float)
+        exact = full_precision({each.name: each for each in self._trained}, self._optimizer).values()
+        return np.array([np.resize(each.flatten()[:_COMPARED].numpy(), _COMPARED) for each in exact], float)
 
     def _check(self, change: float, norm: float) -> None:
         """Warn if the weights hardly change, or if clipping leaves so little that only decay changes them."""

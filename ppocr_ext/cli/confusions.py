@@ -33,7 +33,7 @@ Look-alike error: the share of the characters in a group that were read as anoth
 the exit code is 1.
 --before tells which lines are newly right and newly wrong, and whether that is more than chance (McNemar's exact
 test, Tango's score interval). A column `group`, or PPOCRLabel's names page_crop_3.jpg, give the page of a line; then
-pages are resampled.
+limits are for losses that correlate by up to 0.2 within a page.
 
 Output: OUT.html (one page with samples), OUT.json, OUT_lines.tsv (newly wrong and right), OUT_pairs.tsv,
 OUT_deletions.tsv, OUT_insertions.tsv, OUT_groups.tsv, OUT_characters.tsv.

@@ -12,8 +12,7 @@ import numpy as np
 
 _RISK = 0.05  # of a wrong verdict, and of a loss beyond `most_lost`
 _POWER = 0.8  # chance that `items_to_exclude` items exclude a loss
-_FEWEST_PAGES = 10  # that say something when they are resampled
-_RESAMPLES = 4_000
+_ALIKE = 0.2  # correlation of a page's items that limits allow for
 _STEPS = 60  # halvings of the interval that a limit is searched in
 
 
@@ -51,8 +50,9 @@ class Rate:
 class Changes:
     """What changed between two evaluations of the same items.
 
-    Items of one page are not independent. Where pages are known, the test flips the sign of whole pages and the limits
-    resample whole pages; else these are McNemar's exact test (1947) and Tango's score interval (1998).
+    The test is McNemar's (1947), the limits are Tango's (1998). Items of one page are not independent: where pages are
+    known, the test also flips the sign of whole pages, which holds for all correlations. The limits count fewer items
+    (Kish, 1965), and hold for changes that correlate by up to 0.2 within a page.
 
     Attributes:
         only_before: items that were correct before and are wrong after.
@@ -91,15 +91,9 @@ class Changes:
 
     @property
     def p_value(self) -> float:
-        """Return the two-sided p-value; 1 if nothing changed. Each changed item or page is as likely won as lost."""
-        steps = [step for step, _ in self.pages] or [1] * self.only_after + [-1] * self.only_before
-        chances = np.ones(1)  # of each sum of the steps that are won by chance
-        for size, count in Counter(abs(step) for step in steps if step).items():
-            spread = np.zeros(size * count + 1)
-            spread[::size] = _coins(count)
-            chances = np.convolve(chances, spread)
-        fewer = (sum(map(abs, steps)) - abs(sum(steps))) // 2  # lost, or won if that is less
-        return min(1.0, 2 * float(chances[: fewer + 1].sum()))
+        """Return the two-sided p-value, 1 if nothing changed: of single items, or of pages if that is larger."""
+        alone = _chance([1] * self.only_after + [-1] * self.only_before)
+        return max(alone, _chance([step for step, _ in self.pages])) if self.pages else alone
 
     @property
     def verdict(self) -> str:
@@ -108,54 +102,50 @@ class Changes:
             return ""
         return "better" if self.gain > 0 else "worse"
 
-    def interval(self, tail: float = 0.025) -> tuple[float, float] | None:
-        """Return the limits of the gain, each exceeded with the chance ``tail``; None if there are too few pages."""
-        if not self.pages:
-            lost, won, n = self.only_before, self.only_after, self.total
-            return _least_gain(won, lost, n, _z(tail)), -_least_gain(lost, won, n, _z(tail))
-        if len(self.pages) < _FEWEST_PAGES:
-            return None
-        won, counts = np.array(self.pages).T
-        rng = np.random.default_rng(0)
-        picks = (rng.integers(len(counts), size=len(counts)) for _ in range(_RESAMPLES))
-        low, high = np.quantile([won[pick].sum() / counts[pick].sum() for pick in picks], [tail, 1 - tail])
-        return float(low), float(high)
+    @property
+    def _alike(self) -> float:
+        """Return how many items count as one: the design effect of pages of these sizes; 1 if items stand alone."""
+        return 1 + _ALIKE * sum(count * (count - 1) for _, count in self.pages) / self.total
+
+    def interval(self, tail: float = 0.025) -> tuple[float, float]:
+        """Return the limits of the gain, each exceeded with the chance ``tail``."""
+        lost, won, n = (count / self._alike for count in (self.only_before, self.only_after, self.total))
+        return _least_gain(won, lost, n, _z(tail)), -_least_gain(lost, won, n, _z(tail))
 
     @property
-    def most_lost(self) -> float | None:
-        """Return the largest loss that is not excluded with 95 %, from 0 to 1; None if there are too few pages.
+    def most_lost(self) -> float:
+        """Return the largest loss that is not excluded with 95 %, from 0 to 1; it never falls if more is lost.
 
-        Without an item lost, it is Clopper and Pearson's limit (1934) for none of the items, or none of the pages.
+        Unless it is 0, it is at least Clopper and Pearson's limit (1934) for none lost.
         """
         if self.verdict == "better":
             return 0.0
-        if (limits := self.interval(_RISK)) is None:
-            return None
-        if not self.only_before:
-            return 1 - _RISK ** (1 / (len(self.pages) or self.total))
-        return max(0.0, -limits[0])
+        return max(1 - _RISK ** (self._alike / self.total), -self.interval(_RISK)[0])
 
     def items_to_exclude(self, loss: float) -> int:
         """Return how many items exclude a loss with a chance of 80 % if nothing is lost and as many items change.
 
-        From the score test at the limit (Nam, 1997), times the variance of pages over that of single items.
+        From the score test at the limit (Nam, 1997), for pages of the same sizes.
 
         Args:
             loss: above 0, below 1.
         """
         share = (self.only_before + self.only_after) / self.total
-        if not share:
-            units = math.log(_RISK) / math.log1p(-loss)
-            return math.ceil(units * self.total / (len(self.pages) or self.total))
         at_limit = _variance(share / 2, share / 2, 1, -loss)
         spread = _z(_RISK) * math.sqrt(at_limit) + _z(1 - _POWER) * math.sqrt(share)
-        return math.ceil((spread / loss) ** 2 * self._alike(share))
+        unchanged = math.log(_RISK) / math.log1p(-loss)
+        return math.ceil(max(unchanged, (spread / loss) ** 2) * self._alike)
 
-    def _alike(self, share: float) -> float:
-        """Return the variance of the gain over that of as many single items; 1 if items stand alone."""
-        gain = self.gain
-        variance = sum((won - count * gain) ** 2 for won, count in self.pages)
-        return max(1.0, variance / (self.total * (share - gain**2)) if share > gain**2 else 1.0)
+
+def _chance(steps: Sequence[int]) -> float:
+    """Return the chance of a sum as far from 0 if each step is as likely up as down."""
+    chances = np.ones(1)  # of each sum of the steps that are won by chance
+    for size, count in Counter(abs(step) for step in steps if step).items():
+        spread = np.zeros(size * count + 1)
+        spread[::size] = _coins(count)
+        chances = np.convolve(chances, spread)
+    fewer = (sum(map(abs, steps)) - abs(sum(steps))) // 2  # lost, or won if that is less
+    return min(1.0, 2 * float(chances[: fewer + 1].sum()))
 
 
 def _z(tail: float) -> float:
@@ -177,7 +167,7 @@ def _variance(won: float, lost: float, total: float, gain: float) -> float:
     return max(0.0, 2 * share_lost + gain * (1 - gain))
 
 
-def _least_gain(won: int, lost: int, total: int, z: float) -> float:
+def _least_gain(won: float, lost: float, total: float, z: float) -> float:
     """Return the smallest gain that the score test does not reject at ``z`` standard deviations (Tango, 1998)."""
     low, high = -1.0, (won - lost) / total
     for _ in range(_STEPS):

@@ -283,15 +283,13 @@ def _sentence(name: str, changes: Changes, loss: float) -> str:
     verdict, lost = changes.verdict, changes.most_lost
     method = "McNemar's exact test"
     if changes.pages:
-        method = f"{len(changes.pages):,} pages resampled, since the {name} of a page are not independent"
+        method = f"by {len(changes.pages):,} pages, since the {name} of a page are not independent"
     text = (
         f"{changes.only_after:,} newly right, {changes.only_before:,} newly wrong of {changes.total:,} {name}: "
         f"{verdict or 'no difference shown'}, p = {changes.p_value:.2g} ({method})"
     )
     if verdict == "better" or name == LOOK_ALIKES:
         return text
-    if lost is None:
-        return f"{text}; these are too few pages to limit the loss"
     text += f"; the loss may be up to {_points(lost)}"
     if verdict or not 0 < loss < lost:
         return text

@@ -122,7 +122,7 @@ def test_one_sentence_says_what_can_be_told(files: Path) -> None:
     both = ("--general", str(files / "after.tsv"), "--general-before", before)
     assert run(files, *both, "--max-drop", "0.02") == 0
     assert "to exclude 2 points" in words("general_lines")
-    for pages, expected in ((40, "(40 pages resampled"), (4, "too few pages")):
+    for pages, expected in ((40, "(by 40 pages, "), (1, "the loss may be up to 46 points")):
         for name, wrong in (("before.tsv", range(12)), ("after.tsv", range(2, 14))):
             rows = [Prediction(f"p{n % pages}_crop_{n}.png", "1", "17"[n in wrong], 0.9) for n in range(200)]
             write_predictions(files / name, rows)

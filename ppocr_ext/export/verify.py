@@ -27,8 +27,8 @@ from ppocr_ext.recognition.images import ImageSource, WidthPolicy, images_of_eva
 from ppocr_ext.recognition.opening import RecognizerParts, parts_of_metadata
 
 _MAX_MESSAGE = 200  # characters of a client's message that are shown
-# The first images show how much the network differs from itself, and a graph also gets them as one batch, since it may
-# be wrong in batches alone.
+# The first images show how much the network differs from itself, as do others if a reader differs by more. A graph also
+# gets them as one batch, since it may be wrong in batches alone.
 _BATCH_IMAGES = 8
 _NOTHING = np.zeros(0, np.float32)  # the probabilities of a reader that fails: they differ from all others
 
@@ -138,7 +138,7 @@ def compare(
         limits = Limits(tolerance)
     readers = [Reader(each, partial(read_picture, parts)) for each, parts in forms.items()]
     reference = Comparer(network, Reader(name, partial(read_picture, network)), limits)
-    comparers = [Comparer(network, each, limits) for each in (*readers, *clients)]
+    comparers = [Comparer(network, each, limits, tolerance is None) for each in (*readers, *clients)]
     for picture in chain(first, pictures):
         output = read_picture(network, picture.pixels)
         reference.check(picture, output, output)
@@ -152,6 +152,8 @@ def compare(
     for comparer, parts in zip(comparers, forms.values(), strict=False) if batch else ():
         comparer.result.faults += dictionary_faults(network.charset, parts.charset)
         comparer.add_batches(parts.engine, batch, any_width)
+    noise = max((each.result.limits.noise for each in comparers), default=limits.noise)
+    reference.result.limits = replace(limits, noise=noise)
     return [each.result for each in (reference, *comparers)]
 
 
@@ -162,16 +164,20 @@ class Comparer:
         network: the trained network, whose outputs count as right.
         reader: the reader to check.
         limits: the differences that are accepted.
+        measures_noise: measure the noise of the network also on what differs by more, before it is a fault.
 
     Attributes:
         network: the network, with the width policy of the reader.
         result: the comparison of the images so far.
     """
 
-    def __init__(self, network: RecognizerParts, reader: Reader, limits: Limits) -> None:
+    def __init__(
+        self, network: RecognizerParts, reader: Reader, limits: Limits, measures_noise: bool = False
+    ) -> None:
         self.network = replace(network, policy=reader.own_policy or network.policy)
         self.result = Comparison(reader.name, reader.note, limits)
         self._reader = reader
+        self._measures_noise = measures_noise
 
     def add(self, picture: Picture, expected: Output) -> None:
         """Read an image and add the comparison to ``result``; ``expected`` is the output of ``network``."""
@@ -193,7 +199,8 @@ class Comparer:
         result.correct += output.text == picture.label and not failure
         differs = output.text != expected.text or bool(failure)
         result.different += differs
-        accepted = result.limits.accept(expected.probabilities, output.probabilities)
+        given = network.policy.prepare(picture.pixels)[None]
+        accepted = self._accepts(given, expected.probabilities, output.probabilities)
         if result.faults or (accepted and not differs):
             return
         height, width = picture.pixels.shape[:2]
@@ -236,9 +243,19 @@ class Comparer:
                 found, failure = _NOTHING, _failure(error)
             difference = distance(expected, found)
             result.largest = max(result.largest, difference)
-            if not (result.limits.accept(expected, found) or result.faults):
+            if not (self._accepts(batch, expected, found) or result.faults):
                 fault = failure or f"probabilities differ by {difference:.1e} ({result.limits})"
                 result.faults.append(f"{len(batch)} images of width {batch.shape[3]}: {fault}")
+
+    def _accepts(self, images: np.ndarray, expected: np.ndarray, found: np.ndarray) -> bool:
+        """Return True if the outputs for images, float32 [B, 3, H, W], differ by rounding alone."""
+        result = self.result
+        accepted = result.limits.accept(expected, found)
+        if accepted or result.faults or expected.shape != found.shape or not self._measures_noise:
+            return accepted
+        noise = noise_of(self.network.engine.probabilities, images)  # it depends on width and text
+        result.limits = replace(result.limits, noise=max(result.limits.noise, noise))
+        return result.limits.accept(expected, found)
 
 
 def _failure(error: Exception) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import cv2
@@ -57,7 +57,7 @@ def margins(probabilities: np.ndarray) -> np.ndarray:
     return np.asarray(best[..., -1] - best[..., -2])
 
 
-def noise_of(probabilities: Callable[[np.ndarray], np.ndarray], images: Sequence[np.ndarray]) -> float:
+def noise_of(probabilities: Callable[[np.ndarray], np.ndarray], images: Iterable[np.ndarray]) -> float:
     """Return by how much a network differs from itself on this machine: the largest difference of probabilities.
 
     Each image is computed alone, and in a batch with two copies of it that are rounded in another way. Engines round

@@ -170,6 +170,25 @@ def test_rounding_is_told_from_a_fault_where_the_network_is_sensitive(form, agre
     assert strict.faults
 
 
+class SensitiveIfWide(Sensitive):
+    def probabilities(self, images: np.ndarray) -> np.ndarray:
+        return (super() if images.shape[3] > WIDTH else Columns()).probabilities(images)
+
+
+@pytest.mark.parametrize(
+    "kind", ["pad", "widen"]
+)  # wide images are compared as batches, or after the first eight
+@pytest.mark.parametrize(("more", "agrees"), [(0.0, True), (0.2, False)])
+def test_noise_is_measured_on_what_is_compared(kind, more, agrees):
+    network = replace(RIGHT, engine=SensitiveIfWide(), policy=replace(RIGHT.policy, kind=kind))
+    forms = {"form": replace(network, engine=SensitiveIfWide(-1, more))}
+    narrow = [image for image in IMAGES if network.policy.widths(*image.shape[:2])[0] <= WIDTH]
+    images = [*narrow * 8, *IMAGES] if kind == "widen" else IMAGES
+    reference, found = compare("network", network, forms, (), map(Picture, images), any_width=True)
+    assert (not found.faults) == agrees and found.largest > TOLERANCE
+    assert reference.limits.noise == found.limits.noise > TOLERANCE
+
+
 def test_a_network_that_differs_in_a_batch_is_as_noisy_as_that():
     class Batched(Columns):
         def probabilities(self, images: np.ndarray) -> np.ndarray:

@@ -16,7 +16,7 @@ from one_conv import CHARACTERS, SHAPE
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.export import clients, exporter
 from ppocr_ext.export.exporter import FILES, export_recogniser, policy_of_width
-from ppocr_ext.inference.comparison import drawn_images
+from ppocr_ext.inference.comparison import TOLERANCE, drawn_images
 from ppocr_ext.inference.formats import FORMATS
 from ppocr_ext.inference.runners import NetworkEngine
 from ppocr_ext.recognition.ctc_text import read
@@ -50,7 +50,7 @@ def test_model_json_says_what_is_there(exported, trained):
     assert content["metric"] == {"acc": 0.75, "norm_edit_dis": 0.9}
     found = content["comparison"]
     assert {*found["largest_difference"]} == {name for form in FORMATS.values() for name in form.openers}
-    assert max(found["largest_difference"].values()) < 1e-5 and 0 < found["noise"] < 1e-4
+    assert max(found["largest_difference"].values()) < TOLERANCE and 0 < found["noise"] < TOLERANCE
     assert 0 < found["least_margin"] < 1 and not any(found["different_texts"].values())
     card = (exported.folder / "README.md").read_text(encoding="utf-8")
     assert all(f"`{name}`" in card for name in found["largest_difference"])

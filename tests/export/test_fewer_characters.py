@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
+from networks import assert_near
 from saved_runs import save_run
 from tiny_runs import captchas, tiny
 
@@ -57,7 +57,7 @@ def test_the_rows_of_some_characters_are_exported(
     kept = [0, *(whole.charset.ids("23457"))]
     before = whole.probabilities(whole.policy.prepare(image)[None])[0][:, kept]
     after = cut.probabilities(cut.policy.prepare(image)[None])[0]
-    np.testing.assert_allclose(after, before / before.sum(axis=1, keepdims=True), atol=1e-5)
+    assert_near(after, before / before.sum(axis=1, keepdims=True))
 
 
 def test_characters_that_the_recogniser_does_not_know_are_refused(

@@ -14,6 +14,7 @@ import onnxruntime
 import paddle
 import pytest
 from error_codes import raises_code
+from networks import assert_near
 from one_conv import SHAPE, recogniser_of
 from tiny_runs import TINY
 
@@ -52,7 +53,7 @@ def test_probabilities_are_the_softmax_of_the_logits(exported, trained, form, co
     batch = images(count, width)
     expected = softmax_of_logits(trained.network, batch)
     assert expected.max(axis=-1).mean() > 0.3  # a second softmax would show
-    np.testing.assert_allclose(form(exported.folder).probabilities(batch), expected, atol=1e-5)
+    assert_near(form(exported.folder).probabilities(batch), expected)
 
 
 def test_branches_are_folded_and_the_network_keeps_its_own(trained, exported):
@@ -68,7 +69,7 @@ def test_features_for_center_loss_change_nothing(tmp_path, trained):
     write_reader(other.network, folder, SHAPE)
     batch = images(2, 64)
     expected = softmax_of_logits(trained.network, batch)  # the same seed
-    np.testing.assert_allclose(ExportedEngine("paddle", folder).probabilities(batch), expected, atol=1e-5)
+    assert_near(ExportedEngine("paddle", folder).probabilities(batch), expected)
 
 
 class FixedBackbone(paddle.nn.Layer):
@@ -113,7 +114,7 @@ def test_a_network_of_one_width_is_known_and_its_graph_takes_no_other(tmp_path):
     assert session.get_inputs()[0].shape[2:] == [32, 192]
     batch = images(2, 192)
     expected = softmax_of_logits(network, batch)
-    np.testing.assert_allclose(ExportedEngine("paddle", tmp_path).probabilities(batch), expected, atol=1e-5)
+    assert_near(ExportedEngine("paddle", tmp_path).probabilities(batch), expected)
 
 
 def test_a_network_of_one_width_is_exported_for_it_without_being_asked(tmp_path):
@@ -293,4 +294,4 @@ def test_a_foldable_network_of_ours_is_exported(tmp_path):
             ExportedEngine("paddle", tmp_path),
             ExportedEngine("onnx", tmp_path / "inference.onnx"),
         ):
-            np.testing.assert_allclose(engine.probabilities(batch), expected, atol=1e-5)
+            assert_near(engine.probabilities(batch), expected)

@@ -19,7 +19,7 @@ from ppocr_ext.errors import DataError, ModelError, WeightsError
 from ppocr_ext.export import verify_export as verify_module
 from ppocr_ext.export.exporter import export_recogniser
 from ppocr_ext.export.verify_export import NETWORK, Verification, verify_export
-from ppocr_ext.inference.comparison import drawn_images
+from ppocr_ext.inference.comparison import TOLERANCE, drawn_images
 from ppocr_ext.inference.runners import NetworkEngine
 from ppocr_ext.io.resources import file_digest
 from ppocr_ext.recognition.ctc_text import read
@@ -74,7 +74,7 @@ def test_an_export_equals_its_network(verify, exported, trained, tmp_path):
     assert found.agrees() and found.reference == NETWORK
     assert [row.name for row in found.rows] == [NETWORK, *PADDLE, ONNX]
     assert {(row.images, row.different, row.correct) for row in found.rows} == {(4, 0, 3)}
-    assert max(row.largest for row in found.rows) < 1e-5
+    assert max(row.largest for row in found.rows) < TOLERANCE
     assert len(found.unreadable) == 1 and "missing.png" in found.unreadable[0]
 
 

@@ -5,6 +5,7 @@ import onnx
 import paddle
 import pytest
 from error_codes import raises_code
+from networks import assert_near
 from onnx import TensorProto, helper
 
 from ppocr_ext.errors import MissingPackageError, WeightsError
@@ -91,7 +92,7 @@ def test_all_give_the_same_at_any_batch_and_width(network, folder):
         assert expected.shape == (shape[0], shape[3] // 8, 4) and expected.dtype == np.float32
         assert np.allclose(expected.sum(axis=2), 1)
         for engine in others:
-            assert np.abs(engine.probabilities(images) - expected).max() < 1e-5, engine.name
+            assert_near(engine.probabilities(images), expected)
 
 
 def test_a_network_that_returns_its_features_too_is_read_by_its_probabilities(network):

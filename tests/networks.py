@@ -120,11 +120,12 @@ def train_without_noise(layer: nn.Layer) -> None:
 
 
 def assert_near(found: Any, reference: np.ndarray, least: float = 1e-4) -> None:
-    """Compare with what another machine or engine computed: 1e-5 of the largest value, or `least` if it is more.
+    """Compare with what another machine or engine computed: 3e-5 of the largest value, or `least` if it is more.
 
-    Sums of float32 in another order may differ by more than 1e-5 of 1 after a few layers. `least` is 2e-3 for TPS and
-    STN_ON, since PaddleOCR's grid has an error of 2e-5 (tests/modeling/test_transforms.py).
+    Sums of float32 in another order differ: if the last bit of each pixel changes, mobilenetv1enhance's output does by
+    8e-6 of its largest value. `least` is 2e-3 for TPS and STN_ON, since PaddleOCR's grid has an error of 2e-5
+    (tests/modeling/test_transforms.py).
     """
     found = np.asarray(found)
     assert found.shape == reference.shape
-    np.testing.assert_allclose(found, reference, rtol=0, atol=max(least, 1e-5 * np.abs(reference).max()))
+    np.testing.assert_allclose(found, reference, rtol=0, atol=max(least, 3e-5 * np.abs(reference).max()))

@@ -92,8 +92,8 @@ class Changes:
     @property
     def p_value(self) -> float:
         """Return the two-sided p-value, 1 if nothing changed: of single items, or of pages if that is larger."""
-        alone = _chance([1] * self.only_after + [-1] * self.only_before)
-        return max(alone, _chance([step for step, _ in self.pages])) if self.pages else alone
+        alone = [1] * self.only_after + [-1] * self.only_before
+        return max(_chance(alone), _chance([step for step, _ in self.pages] or alone))
 
     @property
     def verdict(self) -> str:

@@ -152,7 +152,7 @@ def compare(
     for comparer, parts in zip(comparers, forms.values(), strict=False) if batch else ():
         comparer.result.faults += dictionary_faults(network.charset, parts.charset)
         comparer.add_batches(parts.engine, batch, any_width)
-    noise = max((each.result.limits.noise for each in comparers), default=limits.noise)
+    noise = max(each.result.limits.noise for each in (reference, *comparers))
     reference.result.limits = replace(limits, noise=noise)
     return [each.result for each in (reference, *comparers)]
 

@@ -24,8 +24,8 @@ def test_wilson_interval_of_a_textbook_example() -> None:
     "steps", [[], [1], [-1, 1], [1] * 7 + [-1], [2, 1, -1, 0, 3], [-4, 1, 1, 1], [2, -2, 0]]
 )
 def test_p_is_the_share_of_signs_that_give_as_much(steps: list[int]) -> None:
-    """Of single items and of whole pages; the larger share counts."""
-    single = [math.copysign(1, step) for step in steps for _ in range(abs(step))]
+    """Of single items and of whole pages, one of which wins an item and loses one; the larger share counts."""
+    single = [1, -1, *(math.copysign(1, step) for step in steps for _ in range(abs(step)))]
     expected = []
     for each in (single, steps):
         sums = [abs(np.dot(signs, each)) for signs in itertools.product((1, -1), repeat=len(each))]

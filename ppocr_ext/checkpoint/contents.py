@@ -25,7 +25,7 @@ BEST = "best_accuracy"
 # last ones read, which is written when the best of them is chosen.
 BEFORE, POINTS = "before_training", "general.json"
 EVALUATED = "Evaluations"  # the last evaluation and its step, in `TrainState.hooks`
-START = "the start weights: no evaluation of the training was better"
+START = "the start weights: no later ones were better, or none may be kept"
 _PARTS = ("transform", "backbone", "neck", "head")  # the parts of a recogniser, in their order
 # Kind of class index -> name of its branch, and number of rows of its parameters that belong to no class.
 _BRANCHES = {"ctc": ("CTC", 0), "nrtr": ("NRTR", 1), "sar_input": ("SAR", 0)}

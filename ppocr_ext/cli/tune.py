@@ -14,7 +14,8 @@ EPILOG = """\
 It trains the config as it is (trial 0), then again and again with other learning rates, weight decays, …: the keys in
 the space file. Each trial is an ordinary training in its own run folder, such as DIR/trials/0003. A trial that is
 worse than three quarters of the finished ones is stopped (pruned). If a trial fails, the search goes on.
-The best trial is the one with the best evaluation by Metric.main_indicator; norm_edit_dis decides between equals.
+The best trial is the one whose best_accuracy has the highest Metric.main_indicator; norm_edit_dis decides between
+equals. With Eval.general, a trial that may keep none of its weights (not_kept) is never the best.
 
 Trials should be short: set Global.epoch_num, Global.eval_batch_step (four or more evaluations per trial) and the
 warm-up with -o. The best settings of short runs are usually good, but not always the best, in long runs.

@@ -87,7 +87,12 @@ def _facts(description: Description) -> dict[str, str]:
     characters = trained.charset.characters
     sub_model = f", sub-model {trained.sub_model}" if trained.sub_model else ""
     data = _data(description.config, trained.weights.parent)
-    names = {"acc": "accuracy", "norm_edit_dis": "1 - normalised edit distance", "best_epoch": "epoch"}
+    names = {
+        "acc": "accuracy",
+        "norm_edit_dis": "1 - normalised edit distance",
+        "best_epoch": "epoch",
+        "share": "part of the way",
+    }
     metric = [f"{names.get(name, name)} {value:.4g}" for name, value in _metric(trained.weights).items()]
     return {
         "network": f"{_network(trained.config)}; {description.parameters:,} parameters",

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ppocr_ext.report.page_template import RUN_COLORS, cut, esc, percent, plain, plot_style
-from ppocr_ext.report.run_folder import Metrics, Series
+from ppocr_ext.report.run_folder import Metrics, RunFolder, Series, origin_of
 
 _SMOOTH_FROM = 40  # a curve of so many points gets a smoothed curve over it
 _MAX_PARTS = 6  # at most so many parts of the loss have their own plot
@@ -46,7 +46,7 @@ class Plot:
             ``"loss"``, ``"lr"`` or ``"plain"`` (from 0).
         dotted: a second curve of each run, in its colour; some may be empty.
         over: name of the horizontal axis.
-        best: the place on it of the marked points, -1 for none; None marks the greatest of each series.
+        best: the place on it of the marked point of each series, -1 for none; None marks the greatest of each.
         limit: a value that is drawn as a line across.
     """
 
@@ -55,7 +55,7 @@ class Plot:
     style: str = "plain"
     dotted: Sequence[Series] = ()
     over: str = "step"
-    best: int | None = None
+    best: Sequence[int] | None = None
     limit: float | None = None
 
 
@@ -75,23 +75,30 @@ class _Scale:
         return self.start + (at - low) / (high - low) * (self.end - self.start)
 
 
-def plots_of(runs: Sequence[Metrics]) -> list[Plot]:
+def plots_of(runs: Sequence[RunFolder]) -> list[Plot]:
     """Return the plots that have a number of at least one run."""
-    parts = list(dict.fromkeys(part for run in runs for part in run.loss_parts()))
-    general = [run.series("eval", "general_acc") for run in runs]
+    metrics = [run.metrics for run in runs]
+    best = [run.best.get("step", -1) for run in runs]
+    parts = list(dict.fromkeys(part for run in metrics for part in run.loss_parts()))
+    general = [run.series("eval", "general_acc") for run in metrics]
     title = "accuracy, held out" + "; dotted: general list" * any(general)
     plots = [
-        Plot(title, [run.series("eval", "acc") for run in runs], "accuracy", general),
-        Plot("1 − edit distance", [run.series("eval", "norm_edit_dis") for run in runs], "accuracy"),
-        Plot("loss", [run.series("train", "loss") for run in runs], "loss"),
+        Plot(title, [run.series("eval", "acc") for run in metrics], "accuracy", general, best=best),
+        Plot(
+            "1 − edit distance",
+            [run.series("eval", "norm_edit_dis") for run in metrics],
+            "accuracy",
+            best=best,
+        ),
+        Plot("loss", [run.series("train", "loss") for run in metrics], "loss"),
         # A single part would repeat the plot of the loss.
         *(
-            Plot(part, [run.loss_series(part) for run in runs], "loss")
+            Plot(part, [run.loss_series(part) for run in metrics], "loss")
             for part in (parts[:_MAX_PARTS] if len(parts) > 1 else ())
         ),
-        Plot("learning rate", [run.series("train", "lr") for run in runs], "lr"),
-        Plot("images/s", [run.series("train", "ips") for run in runs]),
-        *(Plot(title, [_first_series(run, key) for run in runs], style) for key, title, style in _HEALTH),
+        Plot("learning rate", [run.series("train", "lr") for run in metrics], "lr"),
+        Plot("images/s", [run.series("train", "ips") for run in metrics]),
+        *(Plot(title, [_first_series(run, key) for run in metrics], style) for key, title, style in _HEALTH),
     ]
     return [plot for plot in plots if any(plot.series)]
 
@@ -135,19 +142,18 @@ def way_plot(points: Sequence[Sequence[float]], best: int, limit: float) -> Plot
     """
     series = [[(round(100 * point[0]), point[place]) for point in points] for place in (1, 2)]
     title = "weights between those before and the last ones"
-    return Plot(title, series, "accuracy", (), "percent of the way", best, limit)
+    return Plot(title, series, "accuracy", (), "percent of the way", [best, best], limit)
 
 
-def curves_file(runs: Sequence[tuple[str, Metrics]], title: str = "") -> str:
-    """Return an SVG file with all plots of ``runs`` (name, metrics) and a legend; empty if there is nothing to draw."""
-    plots = plots_of([metrics for _, metrics in runs])
+def curves_file(runs: Sequence[RunFolder], title: str = "") -> str:
+    """Return an SVG file with all plots of ``runs`` and a legend; empty if there is nothing to draw."""
+    plots = plots_of(runs)
     if not plots:
         return ""
     legend = []
-    for name, metrics in runs:
-        best = best_point(metrics.series("eval", "acc"))
-        text = name if best is None else f"{name} (best {percent(best[1])} at step {best[0]:,})"
-        legend.append((name, text))
+    for run in runs:
+        best = f" (best {percent(run.best[run.indicator])} {origin_of(run.best)})" if run.best else ""
+        legend.append((run.name, f"{run.name}{best}"))
     columns = min(len(plots), min((3, 4), key=lambda n: -len(plots) % n))  # 3 or 4, with fewer empty places
     return plots_file(plots, legend, columns, title)
 
@@ -212,8 +218,8 @@ def named_mark(index: int, name: str) -> str:
     return f'<span class="name">{color_mark(index)}{esc(name)}</span>'
 
 
-def best_point(series: Series) -> tuple[int, float] | None:
-    """Return step and value of the greatest number, or None; the last of equal ones, as in ``best_accuracy``."""
+def _best_point(series: Series) -> tuple[int, float] | None:
+    """Return step and value of the greatest number, or None; the last of equal ones."""
     finite = [point for point in series if math.isfinite(point[1])]
     return max(finite, key=lambda point: (point[1], point[0]), default=None)
 
@@ -303,8 +309,9 @@ def _curve(plot: Plot, index: int, names: Sequence[str], x: _Scale, y: _Scale) -
     svg = _line(points, x, y, line)
     if plot.style != "accuracy":
         return svg
-    at = [point for point in series if point[0] == plot.best]
-    best = best_point(at if plot.best is not None else series)
+    best = _best_point(
+        series if plot.best is None else [each for each in series if each[0] == plot.best[index]]
+    )
     return svg + _dots(points, best, f"{names[index]}, {plot.over}", x, y)
 
 

@@ -27,6 +27,7 @@ Keys of ``metrics.jsonl``:
     fps: for ``eval``, the images a second.
     general_acc, general_drop: for ``eval``, the accuracy on the list of ``Eval.general`` if it was read, and what is
         lost of it.
+    is_best: for ``eval``, whether these weights became ``best_accuracy``; ``Eval.general`` may refuse better ones.
 
 Keys of a file of predictions:
     image: path as in the label file.
@@ -50,7 +51,8 @@ Keys of ``run.json``:
     frozen: frozen sub-model → digest of its state.
     engines: frozen sub-model → engine, of those compiled when the run began.
     official_weights: name → ``sha256``, ``address``, ``source``, of those that the run loaded.
-    best: the best evaluation, and its ``best_epoch`` (0: of the weights that the run started from).
+    best: the best evaluation, and its ``best_epoch`` (0: of the weights that the run started from); ``share``: how far
+        its weights are on the way from those before the training to the last ones, if they were chosen at the end.
     never_evaluated: which steps at the end of an unfinished run were never evaluated, in words.
     verdict: for a run that reads nothing, or only its training samples: ``code``, ``text``, ``causes``, and ``next``, a
         command.
@@ -61,7 +63,7 @@ Keys of ``run.json``:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -72,7 +74,7 @@ from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.limits import MAX_CONFIG_BYTES, json_object, read_at_most, read_json_object, read_text
 from ppocr_ext.metrics import SPACES_IGNORED
 from ppocr_ext.report.page_samples import SampleSet, read_prediction_samples, read_samples
-from ppocr_ext.report.page_template import finite_number
+from ppocr_ext.report.page_template import finite_number, percent, plain
 
 # How a run can end (`status` in run.json), and the exit code of `train`. After a signal it is 128 + its number.
 EXIT_CODES = {"finished": 0, "stopped": 0, "not_kept": 1, "collapsed": 1, "nonfinite": 1, "failed": 2}
@@ -228,12 +230,44 @@ class RunFolder:
         return str(lookup(self.config, "Metric", "main_indicator") or "acc")
 
     @property
+    def best(self) -> Mapping[str, Any]:
+        """Return :func:`best_of` the run."""
+        return best_of(self.metrics.evals, self.indicator, self.record)
+
+    @property
     def indicator_name(self) -> str:
         """Return the name of that metric as pages show it."""
         return _INDICATOR_NAMES.get(self.indicator, self.indicator)
 
 
-def status_of(record: dict[str, Any]) -> str:
+def best_of(
+    evaluations: Iterable[Mapping[str, Any]], indicator: str, record: Mapping[str, Any] | None = None
+) -> Mapping[str, Any]:
+    """Return what the weights of ``best_accuracy`` read, as the run chose them; empty if it refused all.
+
+    This is a line of ``evaluations``, or ``best`` of ``run.json``, without a step, if its weights were chosen at the end.
+    If no line tells, as in older runs, it is the one with the greatest number, the last of equal ones.
+    """
+    if isinstance(chosen := lookup(record, "best"), dict) and "share" in chosen:
+        return chosen
+    lines = [line for line in evaluations if finite_number(line.get(indicator)) is not None]
+    marked = [line for line in lines if line.get("is_best")]
+    if not marked and not any("general_acc" in line for line in lines):
+        marked = sorted(lines, key=lambda line: float(line[indicator]))
+    return marked[-1] if marked else {}
+
+
+def origin_of(best: Mapping[str, Any]) -> str:
+    """Return which weights a :func:`best_of` is of, in words; empty for none."""
+    share = finite_number(best.get("share"))
+    if 0 in (share, best.get("step")):
+        return "of the start weights"
+    if share is not None:
+        return f"of weights at {percent(share)} of the way from the start weights to the last ones"
+    return f"at step {plain(best['step'])}" if best else ""
+
+
+def status_of(record: Mapping[str, Any]) -> str:
     """Return the status in a ``run.json``: a key of :data:`EXIT_CODES`, ``running`` (or killed) or ``unknown``."""
     status = record.get("status")
     return str(status) if status in (*EXIT_CODES, "running") else "unknown"

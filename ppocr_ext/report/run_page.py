@@ -14,7 +14,6 @@ from ppocr_ext.checkpoint.files import names_in
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.metrics import SPACES_IGNORED
 from ppocr_ext.report.curves import (
-    best_point,
     color_mark,
     curves_file,
     figures,
@@ -37,7 +36,7 @@ from ppocr_ext.report.page_template import (
     similarity,
     table,
 )
-from ppocr_ext.report.run_folder import RunFolder, lookup, read_runs, unevaluated
+from ppocr_ext.report.run_folder import RunFolder, lookup, origin_of, read_runs, unevaluated
 
 _MAX_SAMPLES = 40  # limit of the skipped samples in the list
 _LONGEST = 300  # characters shown of a value or a label
@@ -47,7 +46,7 @@ _MAX_EVALUATIONS = 500  # rows of the table
 
 def curves(runs: Sequence[RunFolder]) -> str:
     """Return one plot for each number, with the curves of all runs."""
-    plots = plots_of([run.metrics for run in runs])
+    plots = plots_of(runs)
     return f"<h2>Curves</h2>{figures(plots, [run.name for run in runs])}" if plots else ""
 
 
@@ -69,18 +68,12 @@ def _way(run: RunFolder) -> str:
     points = [tuple(value for value in row if value is not None) for row in rows if None not in row]
     if before is None or drop is None or not points:
         return ""
-    best = tuple(lookup(run.record, "best", key) for key in (run.indicator, "general_acc"))
-    index = next((number for number, point in enumerate(points) if point[1:] == best), None)
+    index = next((number for number, point in enumerate(points) if point[0] == run.best.get("share")), None)
     limit = max(0.0, before - drop)
     plot = way_plot(points, -1 if index is None else round(100 * points[index][0]), limit)
-    where = (
-        "is of an evaluation of the training"
-        if index is None
-        else f"has the weights at {percent(points[index][0])} of the way from those before to the last ones"
-    )
     said = (
-        f"The best checkpoint {where}: it reads at least {percent(limit)} of the general list (red line), of which the "
-        f"weights before read {percent(before)}."
+        f"The best checkpoint ({origin_of(run.best) or 'none yet'}) must read at least {percent(limit)} of the general "
+        f"list (red line), of which the weights before the training read {percent(before)}."
     )
     listed = table(
         ["of the way", "Eval", "general list"], [[*map(percent, point)] for point in points], best=index
@@ -165,10 +158,10 @@ def evaluations(runs: Sequence[RunFolder]) -> str:
 
 def _evaluations(run: RunFolder) -> str:
     evals = run.metrics.evals
-    known = ("kind", "epoch", "step", "time", "acc", "norm_edit_dis", "fps")
+    known = ("kind", "epoch", "step", "time", "acc", "norm_edit_dis", "fps", "is_best")
     keys = dict.fromkeys(key for line in evals for key in line)
     others = [key for key in keys if key not in known and not key.endswith("_epoch")]
-    best_step = (best_point(run.metrics.series("eval", run.indicator)) or (None,))[0]
+    best_step = run.best.get("step")
     late = evals[-_MAX_EVALUATIONS:]
     shown = [line for line in evals[:-_MAX_EVALUATIONS] if line["step"] == best_step] + late
     rows = [
@@ -341,7 +334,7 @@ def write_report(paths: Sequence[str | Path], out: Path, title: str = "") -> lis
 
 def write_curves(runs: Sequence[RunFolder], out: Path, title: str = "") -> bool:
     """Write the curves of ``runs`` to the SVG file ``out``; return False if no step has been logged yet."""
-    if drawn := curves_file([(run.name, run.metrics) for run in runs], title):
+    if drawn := curves_file(runs, title):
         write_text(out, drawn)
     return bool(drawn)
 
@@ -354,25 +347,18 @@ def _title(runs: Sequence[RunFolder]) -> str:
     return shared.pop() if len(shared) == 1 else f"{len(runs)} runs"
 
 
-def _best(run: RunFolder) -> tuple[int, float] | tuple[None, None]:
-    """Return step and value of the greatest number of the indicator, None if there is none."""
-    return best_point(run.metrics.series("eval", run.indicator)) or (None, None)
-
-
 def _numbers(run: RunFolder) -> dict[str, str]:
     """Return the most important numbers of a run as text, by their names in the table of runs."""
     train = run.metrics.train
     evals = run.metrics.evals
-    step, best = _best(run)
-    best_line = next((line for line in evals if line["step"] == step), {})
     speeds = [v for v in (finite_number(line.get("ips")) for line in train) if v is not None]
     seconds = [v for v in (finite_number(line.get("time")) for line in [*train, *evals]) if v is not None]
     speed = statistics.median(speeds) if speeds else None
     return {
-        "best": percent(best),
-        "at step": plain(step),
+        "best": percent(run.best.get(run.indicator)),
+        "at step": plain(run.best.get("step")),
         "last": percent(evals[-1].get(run.indicator) if evals else None),
-        "1 − NED": similarity(best_line.get("norm_edit_dis")),
+        "1 − NED": similarity(run.best.get("norm_edit_dis")),
         "steps": plain(max((line["step"] for line in [*train, *evals]), default=None)),
         "training": duration(max(seconds, default=None)),
         "images/s": "–" if speed is None else f"{speed:,.1f}" if speed < 100 else f"{speed:,.0f}",
@@ -414,7 +400,7 @@ def _card(run: RunFolder, index: int, figures: str) -> str:
 def _figures(run: RunFolder) -> str:
     numbers = _numbers(run)
     name = run.indicator_name
-    where = "no evaluation yet" if _best(run)[0] is None else f"at step {numbers['at step']}"
+    where = origin_of(run.best) or ("none accepted" if run.metrics.evals else "no evaluation yet")
     labels = {
         "best": f"best {name}, {where}",
         "last": f"last {name}",
@@ -431,7 +417,7 @@ def _figures(run: RunFolder) -> str:
 
 def _comparison(runs: Sequence[RunFolder]) -> str:
     tables = [_numbers(run) for run in runs]
-    bests = [_best(run)[1] for run in runs]
+    bests = [finite_number(run.best.get(run.indicator)) for run in runs]
     top = max((best for best in bests if best is not None), default=None)
     rows = []
     for index, (run, numbers, best) in enumerate(zip(runs, tables, bests, strict=True)):

@@ -23,7 +23,6 @@ from ppocr_ext.tuning.study import (  # noqa: E402
     Evaluation,
     TrialResult,
     TuningStudy,  # noqa: E402
-    best_of,
 )
 
 
@@ -65,7 +64,7 @@ class _Driver(Searcher, tune.Stopper):
         if "result" in last:
             ended = TrialResult(**json.loads(last["result"]))
         else:
-            best = best_of(self._evaluations[trial_id], self._study.indicator)
+            best = (self._evaluations[trial_id] or [{}])[-1]
             minutes = last.get("time_total_s", 0.0) / 60
             ended = TrialResult("pruned", "", best, minutes)
             if error:

@@ -57,6 +57,10 @@ def write_results(study: TuningStudy, config: Config, folder: Path, command: str
         else f"No trial learned anything: {study.indicator} is 0 in all {len(trials)}, so no settings are better than "
         f"others. Fix: longer trials (Global.epoch_num); `ppocr-ext sanity` shows whether the network can learn."
     )
+    if not learned and any(trial.result.state == "not_kept" for trial in trials):
+        summary = (
+            "No trial has weights that may be kept (not_kept below), so no settings are better than others."
+        )
     chosen = config.with_values(trials[0].settings)
     sections = Node({section: chosen.node(section) for section in chosen})
     best = _part(sections, [split(key) for key in study.shipped])  # an overlay with only these keys
@@ -257,7 +261,7 @@ def run_here(search: Search, study: TuningStudy) -> None:
 
             def on_evaluation(count: int, line: Mapping[str, Any], number: int = number) -> bool:
                 bar.set_postfix_str(
-                    f"step {line['step']}, {study.indicator} {percent(line.get(study.indicator))}"
+                    f"evaluation {count}, best {study.indicator} {percent(line.get(study.indicator))}"
                 )
                 return study.report(number, count, line)
 

@@ -6,7 +6,7 @@ import json
 import signal
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.loop.signals import last_error, start_child, stop_child
 from ppocr_ext.messages import end_text
 from ppocr_ext.report.page_template import finite_number
-from ppocr_ext.report.run_folder import read_metrics, read_record, status_of
+from ppocr_ext.report.run_folder import best_of, read_metrics, read_record, status_of
 from ppocr_ext.tuning.space import Parameter, Space
 
 _POLL = 0.5  # seconds between two reads of metrics.jsonl
@@ -29,7 +29,7 @@ _POLL = 0.5  # seconds between two reads of metrics.jsonl
 _TIE = 1e-6
 
 Evaluation = Mapping[str, Any]
-OnEvaluation = Callable[[int, Evaluation], bool]  # number from 1, line of metrics.jsonl -> stop the trial
+OnEvaluation = Callable[[int, Evaluation], bool]  # number from 1, best evaluation so far -> stop the trial
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,10 @@ class TrialResult:
     """How a trial ended.
 
     Attributes:
-        state: ``"finished"``, ``"pruned"`` (stopped, since it was worse than others) or ``"failed"``.
-        reason: why it failed; empty if it did not.
-        best: its best evaluation, a line of its metrics.jsonl; empty if there is none.
+        state: ``"finished"``, ``"pruned"`` (stopped, since it was worse than others), ``"not_kept"`` (``Eval.general``
+            refused all its weights) or ``"failed"``.
+        reason: why it failed or kept nothing; empty if it did not.
+        best: what its best weights read, :func:`best_of` its run; empty if there are none.
         minutes: the time from its start to its end.
     """
 
@@ -53,11 +54,6 @@ def objective(evaluation: Evaluation, indicator: str) -> float:
     """Return the number that a study maximises, the metric ``indicator``; ``norm_edit_dis`` decides between equals."""
     value, similarity = (finite_number(evaluation.get(name)) or 0.0 for name in (indicator, "norm_edit_dis"))
     return value + _TIE * similarity
-
-
-def best_of(evaluations: Iterable[Evaluation], indicator: str) -> Evaluation:
-    """Return the best evaluation by :func:`objective`; an empty one if there is none."""
-    return max(evaluations, key=lambda line: objective(line, indicator), default={})
 
 
 def run_trial(command: list[str], folder: Path, indicator: str, on_evaluation: OnEvaluation) -> TrialResult:
@@ -79,22 +75,26 @@ def run_trial(command: list[str], folder: Path, indicator: str, on_evaluation: O
             with suppress(DataError):  # no metrics.jsonl yet
                 # Step 0 is left out: all trials start from the weights that it evaluates.
                 lines = [line for line in read_metrics(folder).evals if line["step"]]
-            pruned = pruned or any(on_evaluation(n, lines[n - 1]) for n in range(before + 1, len(lines) + 1))
+            pruned = pruned or any(
+                on_evaluation(n, best_of(lines[:n], indicator)) for n in range(before + 1, len(lines) + 1)
+            )
             time.sleep(0 if ended else _POLL)
     finally:
         stop_child(process)
-    reason = _failure(process.returncode, folder, log, bool(lines))
-    best = best_of(lines, indicator)
+    record = read_record(folder)
     minutes = (time.monotonic() - began) / 60
+    if status_of(record) == "not_kept":
+        return TrialResult("not_kept", str(record.get("reason")), {}, minutes)
+    reason = _failure(process.returncode, record, log, bool(lines))
+    best = best_of(lines, indicator, record)
     if reason and not pruned:
         return TrialResult("failed", reason, best, minutes)
     # A trial that was to be pruned may just have finished.
     return TrialResult("pruned" if reason else "finished", "", best, minutes)
 
 
-def _failure(code: int, folder: Path, log: Path, evaluated: bool) -> str:
-    """Return why a training that ended with ``code`` failed; empty if it finished."""
-    record = read_record(folder)
+def _failure(code: int, record: Mapping[str, Any], log: Path, evaluated: bool) -> str:
+    """Return why a training that ended with ``code`` and ``run.json`` failed; empty if it finished."""
     status = status_of(record)
     if code < 0:
         hint = ", perhaps by the system for lack of memory" if code == -signal.SIGKILL else ""
@@ -113,7 +113,13 @@ _UNPRUNED_TRIALS = 3  # so many trials must have finished before others are comp
 # trials never finish, so the limit rises with each trial.
 _KEPT = 75.0
 _FIRST_PRUNING = 2  # number of the first evaluation at which a trial may be pruned
-_STATES = {"finished": TrialState.COMPLETE, "pruned": TrialState.PRUNED, "failed": TrialState.FAIL}
+# The first is best. A trial that kept nothing has the value 0, so that its settings are not tried again.
+_STATES = {
+    "finished": TrialState.COMPLETE,
+    "pruned": TrialState.PRUNED,
+    "not_kept": TrialState.COMPLETE,
+    "failed": TrialState.FAIL,
+}
 
 
 @dataclass(frozen=True)
@@ -208,7 +214,10 @@ class TuningStudy:
         return trial.number, trial.params
 
     def report(self, number: int, count: int, evaluation: Evaluation) -> bool:
-        """Keep evaluation ``count`` of a trial; return True to stop it. The config's own settings are never pruned."""
+        """Keep the best of the first ``count`` evaluations of a trial; return True to stop it.
+
+        The config's own settings are never pruned.
+        """
         trial = self._running[number]
         trial.report(objective(evaluation, self.indicator), count)
         return trial.params != self.shipped and trial.should_prune()
@@ -237,7 +246,7 @@ class TuningStudy:
         return study
 
     def trials(self) -> list[Trial]:
-        """Return the trials that have finished, were pruned or failed, in this order, the best first in each part."""
+        """Return the trials that have ended, in the order of ``_STATES``, the best first in each part."""
         ended = [
             Trial(each.number, each.params, TrialResult(**each.user_attrs["result"]))
             for each in self.record.trials

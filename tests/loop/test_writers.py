@@ -53,8 +53,12 @@ def expected(folder):
                 (f"loss/{name}", step): line["losses"][f"{name.upper()}Loss"] for name in ("ctc", "nrtr")
             }
         else:
-            best = max(best, line["acc"])
-            found |= {(f"eval/{k}", step): v for k, v in line.items() if k not in ("kind", "step", "time")}
+            best = line["acc"] if line["is_best"] else best
+            found |= {
+                (f"eval/{k}", step): v
+                for k, v in line.items()
+                if k not in ("kind", "step", "time", "is_best")
+            }
             found["eval/best_acc", step] = best
     return found
 
@@ -207,7 +211,9 @@ def test_numbers_that_are_not_finite_are_left_out_and_a_single_part_is_the_loss(
     assert numbers.of(line) == {"train/lr": 0.1}
     line["losses"]["loss_nrtr_Student_1"] = None
     assert numbers.of(line) == {"train/lr": 0.1, "loss/ctc": 3.0}
-    evals = [numbers.of({"kind": "eval", "step": 1, "acc": acc}) for acc in (0.4, 0.6, 0.5)]
+    evals = [
+        numbers.of({"kind": "eval", "step": 1, "acc": acc, "is_best": acc < 0.9}) for acc in (0.4, 0.6, 0.9)
+    ]
     assert [line["eval/best_acc"] for line in evals] == [0.4, 0.6, 0.6]
 
 

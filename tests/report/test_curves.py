@@ -12,7 +12,7 @@ from error_codes import raises_code
 
 from ppocr_ext.errors import DataError
 from ppocr_ext.report.curves import color_mark, curves_file, figures, plots_of
-from ppocr_ext.report.run_folder import read_metrics, read_runs, short_loss_name
+from ppocr_ext.report.run_folder import RunFolder, read_metrics, read_runs, short_loss_name
 from ppocr_ext.report.run_page import write_curves
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -60,10 +60,11 @@ def test_series_have_steps_and_values(tmp_path):
 
 def test_a_value_of_some_lines_is_one_curve(tmp_path):
     lines = [train_line(step, **({"text_length": 4.0 + step} if step % 2 else {})) for step in range(1, 8)]
-    metrics = read_metrics(write(tmp_path / "m.jsonl", *lines))
-    assert metrics.series("train", "text_length") == [(1, 5.0), (3, 7.0), (5, 9.0), (7, 11.0)]
+    run = RunFolder(tmp_path, "a", read_metrics(write(tmp_path / "m.jsonl", *lines)))
+    assert run.metrics.series("train", "text_length") == [(1, 5.0), (3, 7.0), (5, 9.0), (7, 11.0)]
     (title,) = re.findall(
-        r"<figcaption>length of [^<]*</figcaption>.*?</svg>", figures(plots_of([metrics]), ["a"])
+        r"<figcaption>length of [^<]*</figcaption>.*?</svg>",
+        figures(plots_of([run]), ["a"]),
     )
     assert title.count('class="line"') == 1 and "L" in re.findall(r'class="line" d="([^"]*)"', title)[0]
 
@@ -120,7 +121,7 @@ def test_curves_of_several_runs_in_a_file(tmp_path, runs):
         file = write(
             tmp_path / f"{number}" / "metrics.jsonl", *lines, eval_line(300, 0.5), eval_line(600, 0.9)
         )
-        read.append((f"<run> {number}", read_metrics(file)))
+        read.append(RunFolder(file.parent, f"<run> {number}", read_metrics(file)))
     svg = ET.fromstring(curves_file(read, title="a & b"))
     texts = [text.text for text in svg.iter(f"{SVG}text")]
     assert texts[0] == "a & b" and {"loss", "ctc", "nrtr", "learning rate", "images/s"} <= set(texts)
@@ -135,7 +136,7 @@ def test_curves_of_several_runs_in_a_file(tmp_path, runs):
 
 def test_nothing_or_one_evaluation_to_draw(tmp_path):
     file = write(tmp_path / "m.jsonl", eval_line(0, 0.2))
-    assert ET.fromstring(curves_file([("x", read_metrics(file))])).tag == f"{SVG}svg"
+    assert ET.fromstring(curves_file([RunFolder(tmp_path, "x", read_metrics(file))])).tag == f"{SVG}svg"
     folder = write(tmp_path / "run" / "metrics.jsonl").parent
     assert curves_file([]) == ""
     assert write_curves(read_runs([folder]), tmp_path / "c.svg") is False

@@ -293,10 +293,13 @@ def test_curves_lie_where_their_ticks_say(tmp_path):
 
 
 def add_general(folder, points, best):
-    """Let a run have read a general list: at the first two evaluations, and for weights on the way back."""
+    """Let a run have read a general list: at the first two evaluations, and for weights on the way back.
+
+    The second evaluation is the greatest, but loses too much.
+    """
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     for line, value in zip([line for line in lines if line["kind"] == "eval"], (0.9, 0.6), strict=False):
-        line["general_acc"] = value
+        line |= {"general_acc": value, "is_best": value > 0.8}
     write_metrics(folder, lines)
     keys = ("share", "accuracy", "general")
     content = {
@@ -311,10 +314,14 @@ def add_general(folder, points, best):
 
 
 @pytest.mark.parametrize(
-    ("best", "marked"),
-    [({"acc": 0.97, "general_acc": 0.8125}, ["50.0%"]), ({"acc": 0.98, "general_acc": 0.8}, [])],
+    ("best", "marked", "words"),
+    [
+        ({"acc": 0.97, "share": 0.5}, ["50.0%"], "97.0% best accuracy, of weights at 50.0% of the way"),
+        ({"acc": 0.5}, ["100"], "50.0% best accuracy, at step 100"),
+        ({"acc": 0.1, "share": 0.0}, [], "10.0% best accuracy, of the start weights"),
+    ],
 )
-def test_what_is_still_read_is_drawn_with_its_limit_and_the_chosen_weights(tmp_path, best, marked):
+def test_what_is_still_read_is_drawn_with_its_limit_and_the_chosen_weights(tmp_path, best, marked, words):
     points = [(0.5, 0.97, 0.8125), (0.75, 0.98, 0.7), (1.0, 0.93, 0.5)]
     run = add_general(make_run(tmp_path / "run"), points, best)
     out = write_report([run], tmp_path / "page.html")
@@ -328,9 +335,12 @@ def test_what_is_still_read_is_drawn_with_its_limit_and_the_chosen_weights(tmp_p
         re.findall(r"[\d.]+", next(p for p in way.iter("path") if p.get("class") == "limit").get("d"))[1]
     )
     assert limit == pytest.approx(ticks["75%"] + (ticks["100%"] - ticks["75%"]) / 5, abs=0.11)
-    assert re.findall(r'<tr class="top"><td>([\d.]+%)</td>', out.read_text()) == marked
-    large = [c.find("title").text for c in way.iter("circle") if c.get("class") == "best"]
-    assert len(large) == 2 * len(marked) and all("way 50: " in text for text in large)
+    assert re.findall(r'<tr class="top"><td>([\d.]+%?)</td>', out.read_text()) == marked
+    assert words in Page(out).text and "evaluation of the training" not in Page(out).text
+    circles = [*over_steps.iter("circle"), *way.iter("circle")]
+    large = [c.find("title").text for c in circles if c.get("class") == "best"]
+    places = ["percent of the way 50: "] * 2 if "%" in str(marked) else [f"step {each}: " for each in marked]
+    assert all(map(str.__contains__, large, places)) and len(large) == len(places)
 
     plain = make_run(tmp_path / "plain")
     both = Page(write_report([run, plain], tmp_path / "both.html")).text

@@ -126,11 +126,14 @@ def test_the_results_of_a_study(tmp_path: Path) -> None:
     study.tell(number, TrialResult("failed", "killed by SIGKILL | twice", {}, 0.1))
     number, _ = study.ask()
     study.tell(number, TrialResult("pruned", "", {"acc": 0.01, "norm_edit_dis": 0.1}, 0.1))
+    number, _ = study.ask()
+    study.tell(number, TrialResult("not_kept", "all lose too much", {}, 0.1))
     page = write_results(study, CONFIG, folder, "ppocr-ext train").read_text(encoding="utf-8")
     rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| ")]
-    assert len({len(row) for row in rows}) == 1 and len(rows) == 2 + 8
+    assert len({len(row) for row in rows}) == 1 and len(rows) == 2 + 9
     best = study.trials()[0]
     assert rows[2][0] == f"| {best.number}" and rows[-1][0] == "| 6"
+    assert rows[-2][0] == "| 8" and rows[-2][-2] == "not_kept: all lose too much"
     assert sum("shipped" in row[0] for row in rows) == 1
     assert "learning_rate" in page and "%" in page.partition("Importance")[2]
     assert (folder / "parallel.png").read_bytes().startswith(b"\x89PNG")
@@ -140,6 +143,11 @@ def test_the_results_of_a_study(tmp_path: Path) -> None:
 
 def test_a_study_in_which_nothing_was_learned_names_no_best_settings(tmp_path: Path) -> None:
     study = opened(tmp_path)
+    number, _ = study.ask()
+    study.tell(number, TrialResult("not_kept", "all lose too much", {}, 1.0))
+    page = write_results(study, CONFIG, tmp_path, "ppocr-ext train").read_text(encoding="utf-8")
+    assert page.startswith("No trial has weights that may be kept")
+    study = opened(tmp_path / "other")
     for similarity in (0.0, 1e-4):
         number, _ = study.ask()
         study.tell(number, TrialResult("finished", "", {"acc": 0.0, "norm_edit_dis": similarity}, 1.0))

@@ -159,6 +159,32 @@ def test_a_failed_trial_has_its_reason(tmp_path: Path, record: Any, said: str, r
     assert result.state == "failed" and reason in result.reason
 
 
+@pytest.mark.parametrize(
+    ("record", "state", "accuracy"),
+    [
+        ({"status": "finished", "best": {"acc": 0.9}}, "finished", 0.9),
+        ({"status": "finished", "best": {"acc": 0.85, "share": 0.5}}, "finished", 0.85),
+        ({"status": "not_kept", "reason": "all lose too much", "best": {"acc": 0.2}}, "not_kept", None),
+    ],
+)
+def test_a_trial_counts_by_the_weights_that_its_run_chose(
+    tmp_path: Path, record: Any, state: str, accuracy: Any
+) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "run.json").write_text(json.dumps(record))
+    read = [(0, 0.2, True), (2, 0.9, True), (4, 0.95, False)]  # the general list refused the last
+    lines = [
+        {"kind": "eval", "step": step, "acc": acc, "general_acc": 0.8, "is_best": is_best}
+        for step, acc, is_best in read
+    ]
+    (folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    seen: list[Any] = []
+    result = run_trial(["--version"], folder, "acc", lambda count, best: seen.append((count, best["acc"])))
+    assert (result.state, result.best.get("acc")) == (state, accuracy)
+    assert result.reason == record.get("reason", "") and seen == [(1, 0.9), (2, 0.9)]
+
+
 def test_a_config_that_cannot_be_trained_ends_the_study(folder: Path) -> None:
     config = load([folder / "my.yml"])
     search = Search(config, ("my.yml",), folder / "study", 4)

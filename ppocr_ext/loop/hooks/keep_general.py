@@ -133,7 +133,7 @@ class KeepGeneral(Hook):
         best = best_blend(points, least, lines, floor)
         if (best.share and best.accuracy >= floor) or not self.loop.best:
             self._chosen = blended(before, last, best.share)
-            found = {GENERAL: best.general, DROP: self._before - best.general}
+            found = {GENERAL: best.general, DROP: self._before - best.general, "share": best.share}
             self.loop.save_best({**metrics[best.share], **found}, is_start=not best.share)
             LOG.info("%s: the best checkpoint has the weights of %s", SECTION, best)
         write_text(self._folder / POINTS, blend_record(self._before, self._max_drop, points))

@@ -18,7 +18,7 @@ from ppocr_ext.loop.events import Outcome
 from ppocr_ext.messages import LOG
 from ppocr_ext.report.run_folder import short_loss_name
 
-_NOT_SCALARS = ("kind", "step", "losses", "time")
+_NOT_SCALARS = ("kind", "step", "losses", "time", "is_best")
 _FLUSH_SECONDS = 10
 _ID_FILE = Path("wandb", "run_id.txt")
 # Without a network, wandb itself waits 90 seconds at the start, and without limit at the end.
@@ -76,8 +76,8 @@ class LineScalars:
             scalars |= {f"loss/{short_loss_name(name)}": value for name, value in parts.items()}
         value = line.get(self._indicator) if kind == "eval" else None
         if value is not None:
-            self.best = value if self.best is None else max(self.best, value)
-            scalars[f"eval/best_{self._indicator}"] = self.best
+            self.best = value if line.get("is_best") else self.best
+            scalars |= {} if self.best is None else {f"eval/best_{self._indicator}": self.best}
         return {name: float(value) for name, value in scalars.items() if value is not None}
 
 

@@ -143,7 +143,7 @@ class MetricsLog(Hook):
 
     def on_eval(self, result: EvalDone) -> None:
         self._window.leave_out_pause()
-        self._write("eval", result.position, result.metrics)
+        self._write("eval", result.position, {**result.metrics, "is_best": result.is_best})
 
     def on_end(self, outcome: Outcome) -> None:
         with ExitStack() as ends:  # close all, even if one raises

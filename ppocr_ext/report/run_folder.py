@@ -245,8 +245,8 @@ def best_of(
 ) -> Mapping[str, Any]:
     """Return what the weights of ``best_accuracy`` read, as the run chose them; empty if it refused all.
 
-    This is a line of ``evaluations``, or ``best`` of ``run.json``, without a step, if its weights were chosen at the end.
-    If no line tells, as in older runs, it is the one with the greatest number, the last of equal ones.
+    This is a line of ``evaluations``; or, without a step, ``best`` of ``run.json``, if its weights were chosen at the
+    end. If no line tells, as in older runs, it is the one with the greatest number, the last of equal ones.
     """
     if isinstance(chosen := lookup(record, "best"), dict) and "share" in chosen:
         return chosen

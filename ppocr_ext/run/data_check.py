@@ -27,6 +27,8 @@ from ppocr_ext.config.derive import model_paths
 from ppocr_ext.data.batches import samples_per_step
 from ppocr_ext.data.equal_images import compare_images
 from ppocr_ext.data.issue_rules import RULES, counted_issue
+from ppocr_ext.data.label_file import read_label_file
+from ppocr_ext.data.mixing import mixed_lists
 from ppocr_ext.data.preflight import check_label_files, check_lmdbs
 from ppocr_ext.data.preflight_report import EXAMPLES, PreflightReport
 from ppocr_ext.data.sample_rules import FRAMES_A_CHARACTER, FrameLimit, Gtc, SampleRules
@@ -61,8 +63,8 @@ def second_label_kind(transforms: Any) -> Gtc | None:
 
 
 def label_files_of(config: Config, mode: str) -> tuple[Path, ...]:
-    """Return the label files of ``Train`` or ``Eval``; empty for a dataset without label files."""
-    if not reads_key(config.at((mode, "dataset", "name"), None), "label_file_list"):
+    """Return the label files of ``Train``, ``Eval`` or a list of ``Train.mix``; empty for a dataset without any."""
+    if not reads_key(config.at(f"{mode}.dataset.name", None), "label_file_list"):
         return ()
     files = config.at(f"{mode}.dataset.label_file_list", default=None) or ()
     return tuple(Path(f) for f in ((files,) if isinstance(files, str) else files))
@@ -162,19 +164,27 @@ def _check_sections(
 
 
 def forgotten_characters(config: Config, charset: Charset, report: PreflightReport) -> str:
-    """Return how many characters no label of ``Train`` has, and the first of them, if it begins from weights.
+    """Return how many characters no label of a training has, and the first of them, if it begins from weights.
 
     The network unlearns them, since no sample asks for them. The space of ``use_space_char`` comes first, then those
-    that look like a character of the labels, which they will be read as.
+    that look like a character of the labels, which they will be read as. Empty if the labels of a list of ``Train.mix``
+    are not in files, or teach nothing: what its images show is not known.
     """
     settings = config.settings
-    trained = (part for part in model_paths(config) if not config.at((*part, "freeze_params"), False))
-    own = [config.at((*part, "pretrained"), None) for part in trained]
-    lacking = [each for each in dict.fromkeys(charset.characters) if each not in report.characters]
-    if settings.checkpoints or report.stopped or not (settings.pretrained_model or any(own)) or not lacking:
+    parts = (part for part in model_paths(config) if not config.at((*part, "freeze_params"), False))
+    begins = settings.pretrained_model or any(config.at((*part, "pretrained"), None) for part in parts)
+    mixed = {
+        each.section: label_files_of(config, each.section) * each.labelled for each in mixed_lists(config)
+    }
+    if settings.checkpoints or report.stopped or not begins or not all(mixed.values()):
         return ""
+    delimiters = {each: config.at(f"{each}.dataset.delimiter", report.delimiter) for each in mixed}
+    lines = (read_label_file(file, delimiters[each]) for each, files in mixed.items() for file in files)
+    labels = [line.label for line in chain.from_iterable(lines) if line.issue is None]
+    trained = report.characters.union(charset.encoded("".join(labels)))
+    lacking = [each for each in dict.fromkeys(charset.characters) if each not in trained]
     alike = look_alikes_of(read_groups())
-    read_as = {each: sorted(alike.get(each, set()) & report.characters) for each in lacking}
+    read_as = {each: sorted(alike.get(each, set()) & trained) for each in lacking}
     named = [
         f"{each!r}{f' (like {read_as[each][0]!r})' if read_as[each] else ''}"
         for each in sorted(lacking, key=lambda each: (each != " ", not read_as[each]))
@@ -182,7 +192,7 @@ def forgotten_characters(config: Config, charset: Charset, report: PreflightRepo
     return (
         f"no label has {len(lacking):,} of {len(charset.characters):,} characters of the dictionary, which the weights "
         f"may know and this training unlearns: {shortened(named, _NAMED)}"
-    )
+    ) * bool(lacking)
 
 
 def preflight_json(reports: Reports, config_warnings: Sequence[Issue]) -> dict[str, Any]:

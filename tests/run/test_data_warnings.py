@@ -138,6 +138,13 @@ def test_characters_that_a_fine_tuning_unlearns_are_named_the_space_and_look_ali
         run_preflight(changed, charset, {"Train": FrameCounts({})}, report=said.append, warn=list)
     found = [text for text in said if "no label has" in text]
     named = "' ', 'O' (like '0'), 'A', 'B'"
+    (tmp_path / "more.txt").write_text(f"{one}\tA B\n")
+    for more in ({}, {"labelled": False}, {"dataset": {"name": "Drawn"}}):
+        mix = [{"dataset": {"label_file_list": [str(tmp_path / "more.txt")]}, "share": 0.5} | more]
+        changed = config.with_values({"Global.pretrained_model": "w", "Train.mix": mix})
+        run_preflight(changed, charset, {"Train": FrameCounts({})}, report=said.append, warn=list)
+    mixed = [text for text in said if "no label has" in text and text not in found]
+    assert len(mixed) == 1 and mixed[0].endswith("unlearns: 'O' (like '0'), 'A', 'B'")
     assert len(found) == 2 and all("4 of 7" in text and text.endswith(named) for text in found)
 
 

@@ -72,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="RUN",
         dest="run_folder",
-        help="run that was tested: no image of the list that chose its checkpoint may be among the predictions",
+        help="run that was tested: no image of the lists that chose its checkpoint may be among the predictions",
     )
     parser.add_argument("--title", default="Confusions", help="heading of the page (default: Confusions)")
     parser.add_argument(
@@ -160,13 +160,14 @@ def _read_both(
 
 
 def _lists(args: argparse.Namespace, tested: list[Prediction], images: SampleImages) -> str:
-    """Return which list is tested, and which one chose the checkpoint, in words.
+    """Return which list is tested, and which ones chose the checkpoint, in words.
 
     Raises:
         ConfigError: the run has no config.
-        DataError: both lists have images in common.
+        DataError: the tested list and one of these have images in common.
     """
     from ppocr_ext.config import load
+    from ppocr_ext.config.derive import of_general
     from ppocr_ext.recognition.images import images_of_eval
     from ppocr_ext.report.page_samples import SampleImages
 
@@ -174,21 +175,25 @@ def _lists(args: argparse.Namespace, tested: list[Prediction], images: SampleIma
     if args.run_folder is None:
         return f"{text}unknown without --run"
     config = load([args.run_folder / "config.yml"])
-    dataset = config.at("Eval.dataset", default=None) or {}
-    files = dataset.get("label_file_list") or dataset.get("data_dir") or "none"
-    names = shortened([files] if isinstance(files, str) else files, _SHOWN)
-    try:
-        chosen = list(images_of_eval(config))
-    except DataError:
-        return f"{text}{names}, which cannot be read from this folder"
-    if same := _same_images(chosen, SampleImages(Path(dataset.get("data_dir") or ".")), tested, images):
-        raise DataError(
-            f"{args.predictions}: {len(same):,} of {len(tested):,} images also chose the checkpoint, by {names}: "
-            f"{shortened(same, _SHOWN)}. Fix: predict images that no evaluation of the run has read, such as the "
-            f"test.txt of `ppocr-ext init --test`; if the images differ, give their folder by --data-dir",
-            code="images_in_both",
-        )
-    return f"{text}{names} ({len(chosen):,} images, none of them tested)"
+    lists = []
+    for each in (config, *([of_general(config)] if config.at("Eval.general", None) else [])):
+        dataset = each.at("Eval.dataset", default=None) or {}
+        files = dataset.get("label_file_list") or dataset.get("data_dir") or "none"
+        names = shortened([files] if isinstance(files, str) else files, _SHOWN)
+        try:
+            chosen = list(images_of_eval(each))
+        except DataError:
+            lists.append(f"{names}, which cannot be read from this folder")
+            continue
+        if same := _same_images(chosen, SampleImages(Path(dataset.get("data_dir") or ".")), tested, images):
+            raise DataError(
+                f"{args.predictions}: {len(same):,} of {len(tested):,} images also chose the checkpoint, by {names}: "
+                f"{shortened(same, _SHOWN)}. Fix: predict images that no evaluation of the run has read, such as the "
+                f"test.txt of `ppocr-ext init --test`; if the images differ, give their folder by --data-dir",
+                code="images_in_both",
+            )
+        lists.append(f"{names} ({len(chosen):,} images, none of them tested)")
+    return text + "; and, as Eval.general, ".join(lists)
 
 
 def _same_images(

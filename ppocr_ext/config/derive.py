@@ -291,6 +291,12 @@ def has_one_width(config: Config) -> bool:
     return any(key is not None and (not key or bool(part.get(key))) for part, key in options)
 
 
+def of_general(config: Config) -> Config:
+    """Return a config whose ``Eval`` reads the general list: its ``dataset`` goes over that of ``Eval``."""
+    dataset = config.at("Eval.general.dataset")
+    return config.with_values({f"Eval.dataset.{key}": value for key, value in dataset.items()})
+
+
 def is_inference_model(config: Config, name: str) -> bool:
     """Return True for a sub-model that is an inference model as it is."""
     return config.at(("Architecture", "Models", str(name), "Head", "name"), None) == INFERENCE_MODEL

@@ -12,7 +12,7 @@ from paddle import Tensor, nn
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.checkpoint.contents import BEFORE, POINTS
 from ppocr_ext.checkpoint.weights import put_back
-from ppocr_ext.config import Config
+from ppocr_ext.config.derive import of_general
 from ppocr_ext.data.preflight_report import PreflightReport
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.losses import ctc_of
@@ -37,12 +37,6 @@ def began_with_list(checkpoint: Checkpoint) -> bool:
 def is_left_to_choose(checkpoint: Checkpoint) -> bool:
     """Return whether the run of a checkpoint has a general list, and was ended before it chose the best weights."""
     return began_with_list(checkpoint) and not checkpoint.prefix.with_name(POINTS).is_file()
-
-
-def of_general(config: Config) -> Config:
-    """Return a config whose ``Eval`` reads the general list: its ``dataset`` goes over that of ``Eval``."""
-    dataset = config.at(f"{SECTION}.dataset")
-    return config.with_values({f"Eval.dataset.{key}": value for key, value in dataset.items()})
 
 
 def open_general(context: RunContext, model: nn.Layer, checked: Mapping[str, PreflightReport]) -> Loader:

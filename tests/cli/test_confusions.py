@@ -151,6 +151,17 @@ def test_images_that_chose_the_checkpoint_are_refused(
     assert run(files, *chosen, "--data-dir", str(files)) == 0  # the contents differ
     assert run(files, *chosen) == 2  # the same name and label
     assert run(files, "--run", str(files / "val")) == 2
+    general = f"{{dataset: {{label_file_list: [{files / 'general.txt'}]}}}}"
+    config = f"Eval: {{dataset: {dataset}, general: {general}}}\n"
+    (files / "run" / "config.yml").write_text(config, encoding="utf-8")
+    (files / "val.txt").write_text("2.png\tother\n", encoding="utf-8")
+    (files / "general.txt").write_text("2.png\tother\n", encoding="utf-8")
+    assert run(files, *chosen) == 0
+    assert "; and, as Eval.general, " in (files / "out.html").read_text()
+    (files / "general.txt").write_text("mine.png\tany\n", encoding="utf-8")
+    capsys.readouterr()
+    assert run(files, *chosen, "--data-dir", str(files)) == 2
+    assert "general.txt: 4.png" in capsys.readouterr().err
 
 
 def test_groups_of_look_alikes_are_tabled(files: Path) -> None:

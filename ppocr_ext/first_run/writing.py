@@ -30,6 +30,7 @@ from ppocr_ext.io.atomic import atomic_writer, write_text
 from ppocr_ext.io.resources import shown_path
 from ppocr_ext.limits import usable_cores
 from ppocr_ext.messages import printable, yaml_text
+from ppocr_ext.report.page_samples import SampleImages
 from ppocr_ext.sources.listing import RECORD
 from ppocr_ext.sources.samples import SPLITS
 from ppocr_ext.survey.images import ImageReader
@@ -129,11 +130,11 @@ def write_first_run(inspection: Inspection, command: str) -> Files:
     plan = inspection.plan
     write_text(out / RECORD, "{}\n")  # first: what an interrupted command leaves is no data
     counts: Counter[str] = Counter()
+    notes: list[str] = []
     # before anything is drawn, which takes longer
-    more = None if inspection.more is None else _write_more(inspection, inspection.more, counts)
+    more = None if inspection.more is None else _write_more(inspection, inspection.more, counts, notes)
     drawn = _write_drawn(inspection) if plan.drawn else None
     left_out: Counter[str] = Counter()
-    notes: list[str] = []
     general = taught = None
     lmdbs = _own_lmdbs(inspection)
     if lmdbs:
@@ -159,7 +160,7 @@ def write_first_run(inspection: Inspection, command: str) -> Files:
         )
     if plan.base.charset is not None or inspection.general is not None:
         try:
-            general, taught = _write_general(inspection, counts)
+            general, taught = _write_general(inspection, counts, notes)
         except DataError as error:
             notes.append(f"There is no general list: {error}")
     lists = Lists(train, val, general, taught, drawn, max_drop(inspection), more)
@@ -389,7 +390,22 @@ def _write_drawn(inspection: Inspection) -> Data:
     return Data(folder, file)
 
 
-def _write_more(inspection: Inspection, file: Path, counts: Counter[str]) -> Data:
+def _unseen(
+    inspection: Inspection, file: Path, rows: Sequence[tuple[str, str]], notes: list[str]
+) -> list[tuple[str, str]]:
+    """Return the rows of a list whose images, by their content, are not those of val and test; note the others."""
+    images = SampleImages(file.parent)
+    judging = zip(inspection.source.samples(), inspection.split.codes, strict=True)
+    contents = {hash(inspection.found.read(sample)) for sample, code in judging if SPLITS[code] != "train"}
+    unseen = [row for row in rows if hash(images.content(row[0])) not in contents]
+    if len(unseen) < len(rows):
+        notes.append(
+            f"{len(rows) - len(unseen):,} lines of {file} have images of val or test, and do not train."
+        )
+    return unseen
+
+
+def _write_more(inspection: Inspection, file: Path, counts: Counter[str], notes: list[str]) -> Data:
     """Write the lines of a list that only trains, as far as the plan can use them; return them.
 
     Images that have a label already are left out: they train with it, or evaluate.
@@ -408,6 +424,7 @@ def _write_more(inspection: Inspection, file: Path, counts: Counter[str]) -> Dat
         and 0 < len(label) <= inspection.plan.longest
         and (file.parent / line.images[0]).resolve() not in labelled
     ]
+    rows = _unseen(inspection, file, rows, notes)
     if not rows:
         raise DataError(
             f"--more {file}: no line has another image than DATA, and only characters of its labels. Fix: give other "
@@ -431,10 +448,13 @@ def max_drop(inspection: Inspection) -> float:
     return 1.0 if inspection.general is None and new > sum(counts.values()) / 2 else MAX_DROP
 
 
-def _write_general(inspection: Inspection, counts: Counter[str]) -> tuple[Data | None, Data | None]:
+def _write_general(
+    inspection: Inspection, counts: Counter[str], notes: list[str]
+) -> tuple[Data | None, Data | None]:
     """Write the general lines that evaluate, and those that train; return both.
 
-    Every second line of the user's list evaluates, or every fourth drawn line.
+    Every second line of the user's list evaluates, or every fourth drawn line. Lines with images of val and test do not
+    train.
 
     Raises:
         DataError: lines cannot be drawn, or the user's list cannot be read.
@@ -461,6 +481,7 @@ def _write_general(inspection: Inspection, counts: Counter[str]) -> tuple[Data |
     rows = [(line.images[0], label) for line, label in zip(lines, labels, strict=True) if len(label) <= most]
     every = 1 if plan.base.weights is None else 4 if own is None else 2
     training = [row for number, row in enumerate(rows) if number % every]
+    training = _unseen(inspection, own, training, notes) if own else training
     of_evaluation, of_training = (inspection.out / f"{name}.txt" for name in ("general", "general_taught"))
     counts["general"] = write_label_file(of_evaluation, rows[::every])
     counts["taught"] = write_label_file(of_training, training) if training else 0

@@ -1,11 +1,12 @@
 """Metrics by PaddleOCR's names, for one model or several sub-models.
 
-``confusions`` and the report's count over a predictions file compare whole texts, so spaces count there.
+Only a run ignores spaces, by its ``Metric``: ``predict`` of an exported or a released model, ``confusions`` and the
+report's count over a predictions file compare whole texts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rapidfuzz.distance import Levenshtein
@@ -36,6 +37,12 @@ def build_metric(config: Mapping[str, Any], has_space: bool = False) -> Any:
             f"Metric: `name` is missing. Fix: give one of {', '.join(METRICS.names())}.", code="missing_key"
         )
     return METRICS.build(name, options, has_space=has_space)
+
+
+def comparison_of(metric: Any) -> Callable[[str, str], bool]:
+    """Return the function that says if a text equals a label for ``acc`` of ``metric``; all of both, if it has none."""
+    compare: Callable[[str, str], bool] = getattr(metric, "is_right", str.__eq__)
+    return compare
 
 
 def space_note(metric: Any) -> str:
@@ -219,7 +226,7 @@ class DistillationMetric:
 
     def is_right(self, text: str, label: str) -> bool:
         """Return True if the base metric counts ``text`` as correct; one without ``is_right`` compares both texts."""
-        return bool(getattr(self._empty, "is_right", str.__eq__)(text, label))
+        return comparison_of(self._empty)(text, label)
 
     def reset(self) -> None:
         """Forget all samples."""

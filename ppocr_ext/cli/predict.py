@@ -42,6 +42,7 @@ IMAGES are files, folders (with subfolders), patterns in quotes ('scans/**/*.png
 
 The result goes to standard output, all else to standard error: `ppocr-ext predict output/run scans > texts.tsv`.
 TSV with a header: image, label (if labels are known), prediction, confidence; `ppocr-ext confusions` reads it.
+With a run, texts are right as its Metric says, which by default ignores spaces; with other models, spaces count.
 Confidence is the mean probability of the characters, 0 if nothing was read. The exit code is 1 if an image
 could not be read; the others are read nevertheless.
 
@@ -215,7 +216,7 @@ def _read(
         hidden = True if file is None and sys.stdout.isatty() else None  # None: shown on a terminal only
         bar = tqdm(images.images, desc="read", unit="image", disable=hidden, leave=False)
         for image, reading in zip(bar, readings, strict=True):
-            results.append(ReadImage(image, reading))
+            results.append(ReadImage(image, reading, recognizer.is_right))
             if not args.bad_cases:
                 write(form.line(results[-1]))
         if args.bad_cases:

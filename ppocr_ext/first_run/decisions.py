@@ -224,7 +224,11 @@ def decide(facts: Facts, base: Base, out: Path, characters: str | None = None, c
         ),
         *_held_norms(base, batch),
         *_of_machine(base),
-        *([Decision("Metric.ignore_space", False, "labels have spaces")] if " " in facts.characters else []),
+        *(
+            [Decision("Metric.ignore_space", False, "as clients read")]
+            if base.config.at("Metric.name", None) in ("RecMetric", "DistillationMetric")
+            else []
+        ),
     )
     return Plan(base, decisions, dictionary, steps, drawn, share)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from pathlib import Path
@@ -20,6 +20,7 @@ from ppocr_ext.inference.formats import CHARACTERS, FORMATS, MODEL_FILE, POLICY,
 from ppocr_ext.inference.released import ReleasedModel, find_released, released_packages
 from ppocr_ext.inference.runners import ONNX, Engine, NetworkEngine, NrtrEngine
 from ppocr_ext.limits import MAX_INPUT_WIDTH
+from ppocr_ext.metrics import build_metric, comparison_of
 from ppocr_ext.recognition.ctc_text import best_classes, label_losses
 from ppocr_ext.recognition.exported import Exported, exported_direction, read_exported
 from ppocr_ext.recognition.images import WidthPolicy
@@ -39,6 +40,7 @@ class RecognizerParts:
         charset: the dictionary.
         origin: for a released model, where it, its dictionary and its preprocessing are from, in a sentence.
         ignored: characters that are read as nothing: their probability is added to that of the blank.
+        is_right: says if a text equals its label: for a run as its ``Metric`` does, else all of both.
     """
 
     engine: Engine
@@ -46,6 +48,7 @@ class RecognizerParts:
     charset: Charset
     origin: str = ""
     ignored: str = ""
+    is_right: Callable[[str, str], bool] = str.__eq__
 
     def best(
         self, inputs: np.ndarray, labels: Sequence[Sequence[int] | None]
@@ -288,7 +291,9 @@ def _of_config(config: Config, name: str, options: OpenOptions) -> RecognizerPar
 
         engine, request = config.settings.eval_engine, network.eval_request
         network = faster_network(network, request, config, "Eval", name, options.images, engine=engine)
-    return RecognizerParts((NrtrEngine if by_nrtr else NetworkEngine)(network), policy, trained.charset)
+    engine_class = NrtrEngine if by_nrtr else NetworkEngine
+    metric = build_metric(config.at("Metric")) if config.at("Metric", None) else None
+    return RecognizerParts(engine_class(network), policy, trained.charset, is_right=comparison_of(metric))
 
 
 def _of_export(exported: Exported, options: OpenOptions) -> RecognizerParts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -29,15 +29,16 @@ Form = Literal["tsv", "jsonl", "labels"]
 
 @dataclass(frozen=True)
 class ReadImage:
-    """An image and its reading."""
+    """An image and its reading; ``is_right`` says if the text equals the label."""
 
     image: ListedImage
     reading: Reading
+    is_right: Callable[[str, str], bool] = str.__eq__
 
     @property
     def wrong(self) -> bool:
-        """True if the label is known and the text differs from it; spaces count."""
-        return self.image.label is not None and self.reading.text != self.image.label
+        """True if the label is known and the text differs from it."""
+        return self.image.label is not None and not self.is_right(self.reading.text, self.image.label)
 
     @property
     def error(self) -> float:
@@ -112,12 +113,11 @@ def summary(read: Sequence[ReadImage], bad_lines: Sequence[str], seconds: float,
     labelled = [each for each in good if each.image.label is not None]
     if labelled:
         right = sum(not each.wrong for each in labelled)
-        is_right = RecMetric().is_right
-        loosely = sum(is_right(each.reading.text, each.image.label or "") for each in labelled)
-        without = f"; {loosely:,} without spaces, as `eval` compares by default" if loosely > right else ""
-        lines.append(
-            f"correct: {right:,} of {len(labelled):,} ({right / len(labelled):.1%}); spaces count{without}"
-        )
+        counted = sum(each.reading.text == each.image.label for each in labelled)
+        loosely = sum(RecMetric().is_right(each.reading.text, each.image.label or "") for each in labelled)
+        others = f"; {loosely:,} without spaces" * (loosely > right)
+        others = others or f"; {counted:,} if spaces count, which this Metric ignores" * (right > counted)
+        lines.append(f"correct: {right:,} of {len(labelled):,} ({right / len(labelled):.1%}){others}")
     tall = [each for each in good if each.reading.tall and len(each.image.label or "???") > 2]
     if tall:
         lines.append(

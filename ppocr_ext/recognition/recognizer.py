@@ -87,6 +87,7 @@ class Recognizer:
         policy: how images are prepared.
         charset: the dictionary.
         origin: for a released model, where it, its dictionary and its preprocessing are from; empty for others.
+        is_right: says if a text equals its label: for a run as its ``Metric`` does, else all of both.
 
     Raises:
         PPOCRExtError: the source cannot be opened; the message says what to change.
@@ -124,6 +125,7 @@ class Recognizer:
         self.policy = self._parts.policy
         self.charset = self._parts.charset
         self.origin = self._parts.origin
+        self.is_right = self._parts.is_right
 
     @classmethod
     def from_config(cls, config: Config, **options: Any) -> Recognizer:

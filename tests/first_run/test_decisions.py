@@ -187,6 +187,7 @@ def test_the_dictionary_of_the_base_stays_grows_or_is_cut(tmp_path: Path) -> Non
     assert base.charset is not None
     own = base.charset.characters[:-1]  # the space is added
     assert decide(WORDS, base).dictionary is None
+    assert decide(WORDS, base)["Metric.ignore_space"] is False  # the base may read spaces
     grown = decide(WORDS._replace(characters={"a": 3, "鳥": 1, " ": 2}), base)
     assert grown.dictionary == (*own, "鳥") and grown["Global.use_space_char"]
     assert "1 new: 鳥" in grown.decisions[0].why and grown["Metric.ignore_space"] is False

@@ -8,15 +8,17 @@ import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import cv2
 import numpy as np
+import paddle
 import pytest
 from error_codes import raises_code
 from released import CHARACTERS, describe, paddle_release, write_network
-from saved_runs import save_run
+from saved_runs import save_checkpoint, save_run
 from tiny_runs import captchas, tiny
 
 from ppocr_ext import inspect_data
@@ -215,6 +217,31 @@ def test_a_base_says_how_much_it_reads_as_eval_says_it(
     text = said(capsys, "eval", "-c", "my/config.yml")
     accuracy = re.search(r"^acc: ([\d.]+)$", text, re.MULTILINE)
     assert accuracy is not None and float(found[1]) / 100 == pytest.approx(float(accuracy[1]), abs=1e-9)
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("ignore", [False, True])
+def test_a_list_has_one_accuracy_in_init_train_eval_and_predict(
+    photos: Path, tiny: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], ignore: bool
+) -> None:
+    network, charset = save_run(tiny("student"), tmp_path / "run")
+    scores = network.head.ctc_head.fc  # it reads 4 in any image of any size
+    scores.weight.set_value(paddle.zeros_like(scores.weight))
+    scores.bias.set_value(9.0 * (paddle.arange(charset.ctc_classes) == charset.ids("4")[0]).astype("float32"))
+    save_checkpoint(network, charset, tmp_path / "run" / "best_accuracy")
+    texts = cycle(("4", " 4", "5"))
+    write_label_file(photos / "labels.txt", zip(labels(photos / "labels.txt"), texts, strict=False))
+    out = said(capsys, "init", photos, "--base", "run")
+    options = ("-o", f"Metric.ignore_space={str(ignore).lower()}")
+    assert main(["predict", "my/config.yml", "--data-dir", str(photos), "my/val.txt", *options]) == 0
+    found = re.search(r"correct: (\d) of 8 .*", capsys.readouterr().err)
+    assert found is not None and 0 < int(found[1]) < 8 and (" if spaces count" in found[0]) is ignore
+    accuracy = int(found[1]) / 8
+    assert ignore or f"Before you train: {accuracy:.2%} of val" in out
+    assert f"acc: {accuracy:.4f}" in said(capsys, "eval", "-c", "my/config.yml", *options)
+    said(capsys, "train", "-c", "my/config.yml", *options, "Global.epoch_num=1", "Eval.general=null")
+    log = Path("my/run/train.log").read_text(encoding="utf-8")
+    assert f"eval at step 0 (the start weights): acc {100 * accuracy:.2f} %" in log
 
 
 def test_the_batch_fits_into_the_memory_and_few_of_many_samples_are_judged(

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import cv2
@@ -13,6 +14,7 @@ from small_fonts import make_font
 from ppocr_ext.cli.main import main
 from ppocr_ext.data.label_file import read_label_file
 from ppocr_ext.evaluation.predictions import read_predictions
+from ppocr_ext.metrics import RecMetric
 from ppocr_ext.recognition.ctc_text import Reading
 from ppocr_ext.recognition.images import ListedImage
 from ppocr_ext.recognition.reading_files import ReadImage, reading_sheet, summary, worst_first
@@ -196,8 +198,10 @@ def test_bad_input_is_one_message_and_exit_2(predict, images, words, code):
 
 def test_the_summary_counts_with_and_without_spaces():
     found = [ReadImage(ListedImage("a", Path("a"), "a b"), Reading(text)) for text in ("a b", "ab", "ba")]
-    assert "correct: 1 of 3 (33.3%); spaces count; 2 without spaces" in summary(found, [], 1.0, "network")
-    assert "without" not in summary(found[:1], [], 1.0, "network")
+    assert "correct: 1 of 3 (33.3%); 2 without spaces" in summary(found, [], 1.0, "network")
+    loose = [replace(each, is_right=RecMetric().is_right) for each in found]
+    assert "correct: 2 of 3 (66.7%); 1 if spaces count" in summary(loose, [], 1.0, "network")
+    assert all("space" not in summary(each[:1], [], 1.0, "network") for each in (found, loose))
 
 
 def test_the_summary_counts_images_that_clients_turn():

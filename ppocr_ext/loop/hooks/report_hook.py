@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import zip_longest
 from typing import Any
@@ -17,6 +17,7 @@ from ppocr_ext.loop.events import EvalDone, Hook, Outcome
 from ppocr_ext.loop.step import MetricProxy
 from ppocr_ext.losses.base_loss import required_outputs
 from ppocr_ext.messages import LOG, command_line
+from ppocr_ext.metrics import comparison_of
 from ppocr_ext.modeling import BaseModel, DistillationModel
 from ppocr_ext.modeling.head_request import HeadRequest
 from ppocr_ext.recognition.ctc_text import read_sequence
@@ -125,7 +126,7 @@ class ReportHook(Hook):
 
     def wrap_metric(self, metric: Any) -> Any:
         self._model = getattr(metric, "key", None)
-        self._is_right: Callable[[str, str], bool] = getattr(metric, "is_right", str.__eq__)
+        self._is_right = comparison_of(metric)
         return MetricProxy(metric, self._select, self._end_selection)
 
     def _select(self, decoded: Any, images: np.ndarray) -> None:

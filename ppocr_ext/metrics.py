@@ -41,8 +41,7 @@ def build_metric(config: Mapping[str, Any], has_space: bool = False) -> Any:
 
 def comparison_of(metric: Any) -> Callable[[str, str], bool]:
     """Return the function that says if a text equals a label for ``acc`` of ``metric``; all of both, if it has none."""
-    compare: Callable[[str, str], bool] = getattr(metric, "is_right", str.__eq__)
-    return compare
+    return getattr(metric, "is_right", str.__eq__)
 
 
 def space_note(metric: Any) -> str:

@@ -237,8 +237,8 @@ OF_LABEL_FILES = tuple(name for name, row in DATASET_ROWS.items() if row.reads =
 OF_LMDB = tuple(name for name, row in DATASET_ROWS.items() if row.reads == "lmdb")
 TRAIN_FRAMES = 40  # of PP-OCR's backbones in training: those of an image of width 320
 POSITIONS = 80  # frames that `use_pos` of a MultiHead has an embedding for
-# Parts of a network that take images of one width, or make one width of any: with the option that makes them so, or "".
-ONE_WIDTH = {"SVTRNet": "", "SVTRv2": "use_pos_embed", "ViTParseQ": "", "STN_ON": ""}
+# Parts of a network that take images of one width, or make one width of any: by the key that makes them so.
+ONE_WIDTH = {"SVTRNet": "name", "SVTRv2": "use_pos_embed", "ViTParseQ": "name", "STN_ON": "name"}
 SCALE_SAMPLER = "MultiScaleSampler"  # this sampler decides the sizes of images
 # Defaults of the sampler: widths and heights are multiples of SCALE_FACTOR, and no image is wider than SCALE_WIDEST.
 SCALE_FACTOR = (8, 16)

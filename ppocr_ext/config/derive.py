@@ -285,10 +285,11 @@ def has_one_width(config: Config) -> bool:
     Of a part without a row in ``ONE_WIDTH``, such as one of a plugin, any width is expected.
     """
     parts = [
-        config.at((*path, kind), None) for path in model_paths(config) for kind in ("Transform", "Backbone")
+        config.at((*path, kind), None) or {}
+        for path in model_paths(config)
+        for kind in ("Transform", "Backbone")
     ]
-    options = [(part, ONE_WIDTH.get(str(part.get("name")))) for part in parts if isinstance(part, Mapping)]
-    return any(key is not None and (not key or bool(part.get(key))) for part, key in options)
+    return any(part.get(ONE_WIDTH.get(str(part.get("name")))) for part in parts)
 
 
 def of_general(config: Config) -> Config:

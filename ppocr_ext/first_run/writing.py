@@ -395,8 +395,11 @@ def _unseen(
 ) -> list[tuple[str, str]]:
     """Return the rows of a list whose images, by their content, are not those of val and test; note the others."""
     images = SampleImages(file.parent)
-    judging = zip(inspection.source.samples(), inspection.split.codes, strict=True)
-    contents = {hash(inspection.found.read(sample)) for sample, code in judging if SPLITS[code] != "train"}
+    contents = {
+        hash(inspection.found.read(sample))
+        for sample, code in zip(inspection.source.samples(), inspection.split.codes, strict=True)
+        if SPLITS[code] != "train"
+    }
     unseen = [row for row in rows if hash(images.content(row[0])) not in contents]
     if len(unseen) < len(rows):
         notes.append(

@@ -291,9 +291,13 @@ def _of_config(config: Config, name: str, options: OpenOptions) -> RecognizerPar
 
         engine, request = config.settings.eval_engine, network.eval_request
         network = faster_network(network, request, config, "Eval", name, options.images, engine=engine)
-    engine_class = NrtrEngine if by_nrtr else NetworkEngine
     metric = build_metric(config.at("Metric")) if config.at("Metric", None) else None
-    return RecognizerParts(engine_class(network), policy, trained.charset, is_right=comparison_of(metric))
+    return RecognizerParts(
+        (NrtrEngine if by_nrtr else NetworkEngine)(network),
+        policy,
+        trained.charset,
+        is_right=comparison_of(metric),
+    )
 
 
 def _of_export(exported: Exported, options: OpenOptions) -> RecognizerParts:

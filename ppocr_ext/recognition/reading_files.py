@@ -18,7 +18,6 @@ from ppocr_ext.evaluation.predictions import HEADER, to_tsv
 from ppocr_ext.io.image_pixels import TALL
 from ppocr_ext.io.resources import package_folder
 from ppocr_ext.messages import printable, shortened
-from ppocr_ext.metrics import RecMetric
 from ppocr_ext.recognition.ctc_text import Reading
 from ppocr_ext.recognition.images import ListedImage, read_image
 from ppocr_ext.synth.contact_sheet import Caption, Font, Picture, contact_sheet
@@ -114,9 +113,7 @@ def summary(read: Sequence[ReadImage], bad_lines: Sequence[str], seconds: float,
     if labelled:
         right = sum(not each.wrong for each in labelled)
         counted = sum(each.reading.text == each.image.label for each in labelled)
-        loosely = sum(RecMetric().is_right(each.reading.text, each.image.label or "") for each in labelled)
-        others = f"; {loosely:,} without spaces" * (loosely > right)
-        others = others or f"; {counted:,} if spaces count, which this Metric ignores" * (right > counted)
+        others = f"; {counted:,} if spaces count, which Metric of this run ignores" * (right > counted)
         lines.append(f"correct: {right:,} of {len(labelled):,} ({right / len(labelled):.1%}){others}")
     tall = [each for each in good if each.reading.tall and len(each.image.label or "???") > 2]
     if tall:

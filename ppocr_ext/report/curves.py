@@ -46,7 +46,7 @@ class Plot:
             ``"loss"``, ``"lr"`` or ``"plain"`` (from 0).
         dotted: a second curve of each run, in its colour; some may be empty.
         over: name of the horizontal axis.
-        best: the place on it of the marked point of each series, -1 for none; None marks the greatest of each.
+        best: the place on it of the marked point of each series, -1 for none; empty if none has one.
         limit: a value that is drawn as a line across.
     """
 
@@ -55,7 +55,7 @@ class Plot:
     style: str = "plain"
     dotted: Sequence[Series] = ()
     over: str = "step"
-    best: Sequence[int] | None = None
+    best: Sequence[int] = ()
     limit: float | None = None
 
 
@@ -218,12 +218,6 @@ def named_mark(index: int, name: str) -> str:
     return f'<span class="name">{color_mark(index)}{esc(name)}</span>'
 
 
-def _best_point(series: Series) -> tuple[int, float] | None:
-    """Return step and value of the greatest number, or None; the last of equal ones."""
-    finite = [point for point in series if math.isfinite(point[1])]
-    return max(finite, key=lambda point: (point[1], point[0]), default=None)
-
-
 def _draw(plot: Plot, names: Sequence[str], x: _Scale) -> str:
     y = _y_scale(plot)
     right = _WIDTH - _RIGHT
@@ -309,9 +303,7 @@ def _curve(plot: Plot, index: int, names: Sequence[str], x: _Scale, y: _Scale) -
     svg = _line(points, x, y, line)
     if plot.style != "accuracy":
         return svg
-    best = _best_point(
-        series if plot.best is None else [each for each in series if each[0] == plot.best[index]]
-    )
+    best = next((each for each in series if each[0] in plot.best[index : index + 1]), None)
     return svg + _dots(points, best, f"{names[index]}, {plot.over}", x, y)
 
 

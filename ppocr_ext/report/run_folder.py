@@ -252,9 +252,8 @@ def best_of(
         return chosen
     lines = [line for line in evaluations if finite_number(line.get(indicator)) is not None]
     marked = [line for line in lines if line.get("is_best")]
-    if not marked and not any("general_acc" in line for line in lines):
-        marked = sorted(lines, key=lambda line: float(line[indicator]))
-    return marked[-1] if marked else {}
+    are_judged = marked or any("general_acc" in line for line in lines)
+    return [{}, *(marked if are_judged else sorted(lines, key=lambda line: float(line[indicator])))][-1]
 
 
 def origin_of(best: Mapping[str, Any]) -> str:

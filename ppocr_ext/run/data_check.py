@@ -178,9 +178,13 @@ def forgotten_characters(config: Config, charset: Charset, report: PreflightRepo
     }
     if settings.checkpoints or report.stopped or not begins or not all(mixed.values()):
         return ""
-    delimiters = {each: config.at(f"{each}.dataset.delimiter", report.delimiter) for each in mixed}
-    lines = (read_label_file(file, delimiters[each]) for each, files in mixed.items() for file in files)
-    labels = [line.label for line in chain.from_iterable(lines) if line.issue is None]
+    labels = [
+        line.label
+        for section, files in mixed.items()
+        for file in files
+        for line in read_label_file(file, config.at(f"{section}.dataset.delimiter", report.delimiter))
+        if line.issue is None
+    ]
     trained = report.characters.union(charset.encoded("".join(labels)))
     lacking = [each for each in dict.fromkeys(charset.characters) if each not in trained]
     alike = look_alikes_of(read_groups())

@@ -66,10 +66,8 @@ class _Driver(Searcher, tune.Stopper):
         else:
             best = (self._evaluations[trial_id] or [{}])[-1]
             minutes = last.get("time_total_s", 0.0) / 60
-            ended = TrialResult("pruned", "", best, minutes)
-            if error:
-                reason = f"its Ray worker has ended; see {self._search.folder}/ray"
-                ended = TrialResult("failed", reason, best, minutes)
+            reason = f"its Ray worker has ended; see {self._search.folder}/ray" if error else ""
+            ended = TrialResult("failed" if error else "pruned", reason, best, minutes)
         try:
             self._search.end(self._study, self._numbers[trial_id], ended)
         except PPOCRExtError as problem:  # Ray would only log it

@@ -198,10 +198,10 @@ def test_bad_input_is_one_message_and_exit_2(predict, images, words, code):
 
 def test_the_summary_counts_with_and_without_spaces():
     found = [ReadImage(ListedImage("a", Path("a"), "a b"), Reading(text)) for text in ("a b", "ab", "ba")]
-    assert "correct: 1 of 3 (33.3%); 2 without spaces" in summary(found, [], 1.0, "network")
+    assert "correct: 1 of 3 (33.3%)" in summary(found, [], 1.0, "network")
     loose = [replace(each, is_right=RecMetric().is_right) for each in found]
     assert "correct: 2 of 3 (66.7%); 1 if spaces count" in summary(loose, [], 1.0, "network")
-    assert all("space" not in summary(each[:1], [], 1.0, "network") for each in (found, loose))
+    assert all("space" not in summary(each, [], 1.0, "network") for each in (found, loose[:1]))
 
 
 def test_the_summary_counts_images_that_clients_turn():

@@ -74,10 +74,9 @@ class LineScalars:
         parts = line.get("losses") or {}
         if len(parts) > 1:  # a single part equals the loss, which has a curve already
             scalars |= {f"loss/{short_loss_name(name)}": value for name, value in parts.items()}
-        value = line.get(self._indicator) if kind == "eval" else None
-        if value is not None:
-            self.best = value if line.get("is_best") else self.best
-            scalars |= {} if self.best is None else {f"eval/best_{self._indicator}": self.best}
+        self.best = line[self._indicator] if line.get("is_best") else self.best
+        if kind == "eval" and self.best is not None:
+            scalars[f"eval/best_{self._indicator}"] = self.best
         return {name: float(value) for name, value in scalars.items() if value is not None}
 
 

@@ -195,8 +195,6 @@ class ProgressBar(Hook):
     _seconds = 0.0  # seconds of one step, smoothed; the time left is computed from it
 
     def on_start(self, run: Run, training: Training) -> None:
-        self._indicator = run.metric.main_indicator
-        self._best = float(training.best.get(self._indicator, 0.0))
         if note := space_note(run.metric):
             LOG.info("acc of the evaluations: %s", note)
         # disable=None shows the bar only if standard error is a terminal.
@@ -231,11 +229,7 @@ class ProgressBar(Hook):
         # Measurements of hooks are in metrics.jsonl only.
         names = [name for name in result.metrics if name != "fps" and not name.startswith("nrtr_")]
         numbers = ", ".join(metric_text(name, result.metrics[name]) for name in names if "_epoch" not in name)
-        value = float(result.metrics.get(self._indicator, 0.0))
-        # The host saves `best_accuracy` for an equal value too, so it cannot tell whether this one is better.
-        is_better = result.is_best and value > self._best
-        mark = "  (best so far)" if is_better else ""
-        self._best = value if is_better else self._best
+        mark = "  (best so far)" if result.is_best else ""
         when = f"step {result.position.global_step}{' (the start weights)' if result.is_start else ''}"
         LOG.info("eval at %s: %s%s", when, numbers, mark)
 

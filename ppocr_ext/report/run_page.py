@@ -172,9 +172,8 @@ def _evaluations(run: RunFolder) -> str:
     ]
     best = next((index for index, line in enumerate(shown) if line["step"] == best_step), None)
     head = ["step", "epoch", "time", "accuracy", "1 − NED", *map(esc, others)]
-    rule = f"; accuracy: {SPACES_IGNORED}" if run.ignores_spaces else ""
     part = f"; the last {len(late)} of {len(evals):,}, and the best" if len(evals) > len(late) else ""
-    return f'<p class="soft small">marked: best {esc(run.indicator_name)}{part}{esc(rule)}</p>' + scrolled(
+    return f'<p class="soft small">marked: best {esc(run.indicator_name)}{part}</p>' + scrolled(
         f"evaluations of {run.name}", table(head, rows, best=best), "scroll"
     )
 

@@ -47,7 +47,6 @@ _OF_MIX = {
     "dataset": ValueRule(),
     "share": ValueRule("number", above=0),
     "labelled": ValueRule("truth"),
-    "balance": ValueRule("text", choices=("characters",)),
 }
 _LISTS = "lists with a share of the batch between 0 and 1: [{dataset: {…}, share: 0.3}]."
 _LOADER_REQUIRED = frozenset({"batch_size_per_card", "drop_last", "shuffle", "num_workers"})
@@ -133,10 +132,6 @@ def _check_mix(check: ConfigCheck, keys: ComponentKeys | None) -> None:
             total += Fraction(str(section["share"]))
         if section.get("labelled") is False:
             _check_unlabelled(check, own)
-            if section.get("balance") is not None:
-                check.error(
-                    (*own, "balance"), "conflicting_keys", "lines with `labelled: false` have no characters."
-                )
         _check_beside(check, (*own, "dataset"), keys, keys_of_list)
     if total >= 1:
         check.error(

@@ -4,15 +4,11 @@ After n samples of ``Train.dataset``, a process has read ``floor(r · n + rank /
 ratio r. So each process differs from its due, r · n, by less than one sample, and all of them together do from theirs
 (Hermite's identity). Which samples these are follows from the epoch and the place of the batch alone, so a resumed run
 reads the same ones.
-
-With ``balance: characters``, a round of a list has each sample as often as :func:`due_of_labels` says, rounded up or
-down at random, in place of once (systematic sampling).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from itertools import accumulate
@@ -22,9 +18,7 @@ import numpy as np
 
 from ppocr_ext.base import Proxy
 from ppocr_ext.config import Config
-from ppocr_ext.data.label_file import parse_line
 from ppocr_ext.data.load_failures import position_of, sample_key, with_position
-from ppocr_ext.errors import ConfigError
 
 SECTION = "Train.mix"
 
@@ -36,15 +30,11 @@ class MixedList(NamedTuple):
         section: its config path.
         ratio: its samples for each sample of ``Train.dataset``.
         labelled: False if its labels teach nothing, and a teacher does.
-        balanced: True if samples with rare characters come more often.
-        due: how often a round has each sample, float64 [N]; None for once.
     """
 
     section: str
     ratio: Fraction
     labelled: bool
-    balanced: bool = False
-    due: np.ndarray | None = None
 
 
 def mixed_lists(config: Config) -> list[MixedList]:
@@ -53,46 +43,10 @@ def mixed_lists(config: Config) -> list[MixedList]:
     shares = [Fraction(str(each["share"])) for each in entries]
     own = 1 - sum(shares)
     lists = [
-        MixedList(
-            f"{SECTION}.{number}",
-            share / own,
-            entry.get("labelled") is not False,
-            entry.get("balance") is not None,
-        )
+        MixedList(f"{SECTION}.{number}", share / own, entry.get("labelled") is not False)
         for number, (entry, share) in enumerate(zip(entries, shares, strict=True))
     ]
     return sorted(lists, key=lambda each: not each.labelled)
-
-
-def due_of_labels(labels: Sequence[str]) -> np.ndarray:
-    """Return how often a round has each sample, float64 [N], with the sum N: in proportion to 1/√n.
-
-    n is the number of samples that have the rarest character of the label. These are the repeat factors of Gupta et
-    al. (LVIS, CVPR 2019) without their threshold, so samples of common characters come less often than once.
-    """
-    found = Counter(character for label in labels for character in set(label))
-    rarest = [min((found[character] for character in label), default=len(labels)) for label in labels]
-    weights = 1 / np.sqrt(rarest)
-    return weights * (len(labels) / weights.sum())
-
-
-def labels_of(dataset: Any, delimiter: str, section: str) -> list[str]:
-    """Return the labels of a dataset of the host, in the order of its samples.
-
-    Raises:
-        ConfigError: it draws its images, so no label is known before; ``section`` is its config path.
-    """
-    if hasattr(dataset, "lmdb_sets"):
-        transactions = {number: each["txn"] for number, each in dataset.lmdb_sets.items()}
-        places = dataset.data_idx_order_list.tolist()
-        return [transactions[number].get(b"label-%09d" % sample).decode() for number, sample in places]
-    if not hasattr(dataset, "data_lines"):
-        raise ConfigError(
-            f"{section}.balance: the labels of images that are drawn in the training are not known before. Fix: remove "
-            "it, or write the images with `ppocr-ext make-dataset`.",
-            code="unsupported_component",
-        )
-    return [parse_line(2, sample_key(dataset, place), delimiter).label for place in range(len(dataset))]
 
 
 class MixedSamples(Proxy):
@@ -200,13 +154,7 @@ class MixedBatches:
         """Return the order of a list in a round, uint32 [size]."""
         if self._orders.get(number, (None, None))[0] != round_:
             draw = np.random.default_rng([self._seed, number, round_])
-            places = np.arange(size, dtype=np.uint32)
-            due = self._lists[number].due
-            if due is not None:
-                ends = np.cumsum(due)
-                counts = np.diff(np.floor(ends * (size / ends[-1]) + draw.random()), prepend=0)
-                places = np.repeat(places, counts.astype(int))
-            self._orders[number] = (round_, draw.permutation(places))
+            self._orders[number] = (round_, draw.permutation(np.arange(size, dtype=np.uint32)))
         return self._orders[number][1]
 
 

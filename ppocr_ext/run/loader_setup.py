@@ -27,7 +27,7 @@ from ppocr_ext.data.label_file import parse_line, read_raw_lines
 from ppocr_ext.data.lmdb_sets import open_sets
 from ppocr_ext.data.load_failures import LoadFailures, report_failures
 from ppocr_ext.data.mixing import SECTION as MIX
-from ppocr_ext.data.mixing import MixedList, MixedSamples, due_of_labels, labels_of, mixed_lists
+from ppocr_ext.data.mixing import MixedList, MixedSamples, mixed_lists
 from ppocr_ext.data.preflight_report import FileReport, PreflightReport
 from ppocr_ext.data.preprocessing import read_preprocessing
 from ppocr_ext.data.sample_seeds import Views, generators_kept, warn_of_other_views
@@ -239,9 +239,6 @@ def open_mixed(
             alone = replace(alone, seed=views.seed)
         reports = {"Train": checked[each.section]} if each.section in checked else None
         data = open_data(alone, model, checked=reports)
-        if each.balanced:
-            labels = labels_of(data.train_loader.dataset, values.get("delimiter", "\t"), each.section)
-            each = each._replace(due=due_of_labels(labels))
         opened.append((each, data))
     return opened
 
@@ -251,9 +248,6 @@ def _describe_mixed(config: Config, mixed: MixedList, count: int, samples: int) 
     read = float(mixed.ratio) * samples
     times = read * config.settings.epoch_num / count
     note = "" if mixed.labelled else "; only a teacher teaches them"
-    if mixed.due is not None:
-        rare, common = mixed.due.max() * times, mixed.due.min() * times
-        note = f" on average, with the rarest character {rare:.1f} times, with common ones alone {common:.1f} times"
     all_of = f"{mixed.section}: {count} samples"
     LOG.info("%s", f"{all_of}; an epoch reads {read:.0f} of them, the training each {times:.1f} times{note}")
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ppocr_ext.config import Config
-from ppocr_ext.data.mixing import MixedBatches, MixedList, MixedSamples, due_of_labels, mixed_lists
+from ppocr_ext.data.mixing import MixedBatches, MixedList, MixedSamples, mixed_lists
 
 OWN = [7, 7, 7, 4]  # samples of Train.dataset in each batch of an epoch
 ENDS = [25, 30, 130]  # 25 samples of Train.dataset, 5 of the first list, 100 of the second one
@@ -109,33 +109,3 @@ def test_lists_without_labels_stand_behind_those_with_labels():
         ("d", 0),
     ]
     assert len(samples) == 2
-
-
-def test_samples_with_rare_characters_are_due_more_often():
-    labels = ["ab"] * 8 + ["a1"] * 2 + ["", "b"]
-    due = due_of_labels(labels)
-    rarest = [9] * 8 + [2] * 2 + [12, 9]  # samples that have the rarest character: b, 1, none (all), b
-    expected = np.array([1 / math.sqrt(each) for each in rarest])
-    np.testing.assert_allclose(due, expected * 12 / expected.sum())
-
-
-@pytest.mark.parametrize("processes", [1, 2])
-def test_a_balanced_list_has_each_sample_as_often_as_it_is_due(processes):
-    due = due_of_labels(["a"] * 95 + ["b"] * 4 + ["c"])
-    mixed = [MixedList("Train.mix.0", Fraction(4), True, balanced=True, due=due)]
-    rounds = []
-    for epoch in range(1, 41):
-        of_processes = [
-            MixedBatches([[0] * 25], mixed, [25, 125], (epoch - 1) * 25, 7, rank, processes)
-            for rank in range(processes)
-        ]
-        rounds.append(Counter(place - 25 for each in of_processes for place in next(iter(each)) if place))
-    if processes == 1:  # an epoch is a round
-        for found in rounds:
-            assert sum(found.values()) == 100
-            for place in range(100):
-                assert math.floor(due[place]) <= found[place] <= math.ceil(due[place])
-    total = sum(rounds, Counter())
-    for place in (0, 50, 96, 99):
-        assert total[place] / len(rounds) / processes == pytest.approx(due[place], rel=0.25)
-    assert rounds[0] != rounds[1]

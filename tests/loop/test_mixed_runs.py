@@ -71,12 +71,10 @@ def several_scales(mixed, **values):
     return {**base, **values}
 
 
-@pytest.mark.parametrize(
-    ("labelled", "balance"), [(True, None), (True, "characters"), (False, None)], ids=str
-)
+@pytest.mark.parametrize("labelled", [True, False])
 @pytest.mark.parametrize("scales", [False, True])
-def test_a_resumed_run_is_bit_identical_to_the_unbroken_one(mixed, tmp_path, labelled, balance, scales):
-    values = {**(several_scales(mixed) if scales else {}), "Train.mix.0.balance": balance}
+def test_a_resumed_run_is_bit_identical_to_the_unbroken_one(mixed, tmp_path, labelled, scales):
+    values = several_scales(mixed) if scales else {}
     batches = Batches()
     train(mixed("whole", labelled, **values), hooks=[batches])
     own = 4 if scales else 8
@@ -169,8 +167,6 @@ LIST = {"label_file_list": ["tests"]}
         ({"Train.mix.0.share": None}, True),
         ({"Train.mix.0.share": "0.3"}, True),
         ({"Train.mix.0.labelled": "no"}, True),
-        ({"Train.mix.0.balance": "words"}, True),
-        ({"Train.mix.0.balance": "characters"}, False),
         ({"Train.mix.0.shares": 0.3}, True),
         ({"Train.mix.0.dataset": None}, True),
         ({"Train.mix.0.dataset.label_file_list": ["nothing.txt"]}, True),
@@ -219,22 +215,6 @@ def test_lists_of_three_images_of_an_lmdb_and_of_drawn_ones(mixed, captchas, tmp
     train(mixed(**{"Train.mix": [{"dataset": each, "share": 0.2} for each in lists]}), hooks=[batches])
     assert {count for count, _ in batches.seen} == {20} and len(batches.seen) == 6
     assert "each 8.0 times" in (tmp_path / "run" / "train.log").read_text("utf-8")  # 2 epochs, 12 of 3 images
-
-
-def test_lists_whose_rare_characters_come_more_often(mixed, captchas, tmp_path):
-    lmdb = {"name": "LMDBDataSet", "data_dir": str(write_lmdb(tmp_path / "lmdb", ["12"] * 4 + ["3"]))}
-    of_files = {"label_file_list": [str(captchas / "val_list.txt")]}
-    mix = [{"dataset": each, "share": 0.2, "balance": "characters"} for each in (lmdb, of_files)]
-    train(mixed(**{"Train.mix": mix, "Global.epoch_num": 1}))
-    log = (tmp_path / "run" / "train.log").read_text("utf-8")
-    # 8 of 5 samples: weights 4 * 1/2 and 1
-    assert (
-        "each 1.6 times on average, with the rarest character 2.7 times, with common ones alone 1.3 times"
-        in log
-    )
-    drawn = {"dataset": {"name": "CaptchaDataSet", "size": 5}, "share": 0.2, "balance": "characters"}
-    with raises_code(ConfigError, "unsupported_component"):
-        train(mixed("drawn", **{"Train.mix": [drawn]}))
 
 
 def test_a_sanity_check_learns_the_labels_alone(mixed):

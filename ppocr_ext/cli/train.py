@@ -14,6 +14,7 @@ from ppocr_ext.cli.options import (
     read_config,
 )
 from ppocr_ext.errors import ConfigError
+from ppocr_ext.evaluation.uncertainty import Rate
 from ppocr_ext.messages import LOG, run_command, setting
 from ppocr_ext.run.host_config import folder_of
 
@@ -111,7 +112,7 @@ def _train(args: argparse.Namespace) -> int:
     if outcome.status != "finished":
         if outcome.signal is None:
             LOG.warning("%s: %s", outcome.status, outcome.reason)
-        if (folder / "latest.pdparams").is_file():
+        if outcome.status != "not_kept" and (folder / "latest.pdparams").is_file():
             again = "" if args.processes is None else f" --processes {args.processes}"
             if spans_machines():
                 again = ", by Paddle's launcher as before, with these files on every machine"
@@ -122,5 +123,7 @@ def _train(args: argparse.Namespace) -> int:
     if config.get("Eval"):
         name = BEST if (folder / f"{BEST}.pdparams").is_file() else "latest"
         LOG.info("%s", checkpoint_line(folder / name))
+        if name == BEST and (accuracy := outcome.best.get("acc")) is not None:
+            LOG.info("acc: %s", Rate(round(accuracy * outcome.eval_lines), outcome.eval_lines))
         LOG.info("evaluate it: %s", run_command("eval", folder / name, args.host))
     return 0

@@ -293,8 +293,12 @@ def has_one_width(config: Config) -> bool:
 
 
 def of_general(config: Config) -> Config:
-    """Return a config whose ``Eval`` reads the general list: its ``dataset`` goes over that of ``Eval``."""
+    """Return a config whose ``Eval`` reads the general list: its ``dataset`` goes over that of ``Eval``.
+
+    A share of the lines of ``Eval`` (``ratio_list``) is not one of this list.
+    """
     dataset = config.at("Eval.general.dataset")
+    config = config.without(["Eval.dataset.ratio_list"])
     return config.with_values({f"Eval.dataset.{key}": value for key, value in dataset.items()})
 
 

@@ -316,7 +316,10 @@ _RUN = {
         meaning="steps between two evaluations, or first and every",
     ),
     "eval_batch_epoch": _whole("epochs between two evaluations; replaces `eval_batch_step`"),
-    "eval_at_start": _truth("evaluate weights that a run starts from before its first step, as step 0", True),
+    "eval_at_start": _truth(
+        "evaluate weights that a run starts from before its first step, as step 0; always with `Eval.general`",
+        True,
+    ),
     "save_epoch_step": _whole(  # so many that only `latest` and `best_accuracy` are written
         "epochs between two checkpoints `iter_epoch_N`", 1_000_000, filled=True
     ),

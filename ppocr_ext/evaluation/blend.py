@@ -8,31 +8,31 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import paddle
 from paddle import nn
 
-from ppocr_ext.checkpoint.checkpoints import Checkpoint, TrainState
+from ppocr_ext.checkpoint.checkpoints import TrainState
 from ppocr_ext.checkpoint.contents import write_weights
-from ppocr_ext.checkpoint.weight_match import match_weights
 from ppocr_ext.checkpoint.weights import full_precision, put_back
 from ppocr_ext.config import Config
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.evaluation.evaluate import evaluate_now
+from ppocr_ext.evaluation.general_list import GeneralList
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.messages import LOG
 from ppocr_ext.run.context import RunContext
 from ppocr_ext.run.freezing import frozen_models
-from ppocr_ext.run.general import SECTION, open_general
+from ppocr_ext.run.general import SECTION
 from ppocr_ext.run.model_setup import load_network
 from ppocr_ext.run.recogniser import single_recogniser
 from ppocr_ext.run.run import Run
 
 GENERAL, DROP = "general_acc", "general_drop"  # in the metrics of an evaluation
 _HALVINGS = 3  # of the way, for each of both searches
-_DOUBT = 0.05  # probability that lines hide a loss
 _GIVEN_UP = 0.03  # of the accuracy on the new lines at most; of two lines, one would be half
 _ROUNDING = 1e-9
 _FIX = "Fix: give two checkpoints of one network and dictionary, such as those of one run."
@@ -82,14 +82,6 @@ def blend_tensors(network: nn.Layer) -> dict[str, Any]:
 def least_general(before: float, max_drop: float) -> float:
     """Return the least accuracy on the general lines, if at most ``max_drop`` of ``before`` may be lost."""
     return before - max_drop - _ROUNDING
-
-
-def warn_of_few_lines(lines: int, max_drop: float) -> None:
-    """Warn if a general list has too few lines to show that at most ``max_drop`` of them are lost."""
-    needed = math.ceil(math.log(_DOUBT) / math.log1p(-max_drop)) if 0 < max_drop < 1 else 0
-    if lines < needed:
-        of = f"it takes {needed:,} lines to show that at most {max_drop:.2%} are lost"
-        LOG.warning("%s: %s (found %d)", SECTION, of, lines)
 
 
 def tolerance(accuracy: float, lines: int) -> float:
@@ -154,9 +146,44 @@ def best_blend(points: Sequence[BlendPoint], least: float, lines: int, floor: fl
     return min(near) if most.share and near else most
 
 
-def blend_record(before: float, max_drop: float, points: Sequence[BlendPoint]) -> str:
-    """Return the content of ``general.json``: the general accuracy before, its limit, and what was read."""
-    content = {"before": before, "max_drop": max_drop, "points": [each._asdict() for each in points]}
+def read_way(
+    tensors: Mapping[str, Any],
+    ends: tuple[Mapping[str, Any], Mapping[str, Any]],
+    read: Callable[[float], BlendPoint],
+    *limits: Any,
+) -> list[BlendPoint]:
+    """Return the points of :func:`search_blend` between the weights before and after; those after stay in place.
+
+    Args:
+        tensors: those of the network.
+        ends: the weights before and after.
+        read: evaluates the network, which has the weights at this share of the way.
+        limits: the other arguments of :func:`search_blend`.
+    """
+
+    def point(share: float) -> BlendPoint:
+        put_back(blended(*ends, share), tensors)
+        LOG.info("%s: %s", SECTION, found := read(share))
+        return found
+
+    points = search_blend(point, *limits)
+    put_back(ends[1], tensors)
+    return points
+
+
+def blend_record(
+    before: float, max_drop: float, points: Sequence[BlendPoint], report: Mapping[str, Any]
+) -> str:
+    """Return the content of ``general.json``.
+
+    Args:
+        before: the accuracy of the weights before on the lines that choose.
+        max_drop: how much of it may be lost.
+        points: what was read on the way.
+        report: what the other lines lose with the chosen weights.
+    """
+    read = [each._asdict() for each in points]
+    content = {"before": before, "max_drop": max_drop, "points": read, "report": report}
     return json.dumps(content, indent=1) + "\n"
 
 
@@ -184,8 +211,7 @@ def blend_checkpoints(
     # with all features, the output would be that of a sub-model
     single = single.without(["Architecture.return_all_feats"])
     run = Run.build(single, "eval", host_path=host_path, weights_of=name or "Student")
-    loader = open_general(run.context, run.network, run.data.preflight)
-    warn_of_few_lines(len(loader.dataset), max_drop)
+    general = GeneralList(run, max_drop, partial(evaluate_now, run))
     tensors = blend_tensors(run.network)
     after = {name: tensor.clone() for name, tensor in tensors.items()}
     _load_same_network(run.context, run.network, before)
@@ -193,52 +219,37 @@ def blend_checkpoints(
     indicator = run.metric.main_indicator
 
     def read(share: float) -> BlendPoint:
-        put_back(blended(first, after, share), tensors)
-        new, general = (
-            float(evaluate_now(run, each, run.metric)[indicator]) for each in (run.data.eval_loader, loader)
-        )
-        LOG.info("%s", point := BlendPoint(share, new, general))
-        return point
+        new = float(evaluate_now(run, run.data.eval_loader, run.metric)[indicator])
+        return BlendPoint(share, new, general.accuracy())
 
     start = read(0.0)
-    least = least_general(start.general, max_drop)
-    lines = len(run.data.eval_loader.dataset)
-    limits = (least, lines, start.accuracy)
-    points = sorted({start, *search_blend(lambda share: read(share) if share else start, *limits)})
+    right = general.right()
+    limits = (least_general(start.general, max_drop), len(run.data.eval_loader.dataset), start.accuracy)
+    points = sorted({start, *read_way(tensors, (first, after), read, *limits)})
     best = best_blend(points, *limits)
+    put_back(blended(first, after, best.share), tensors)
+    report = general.compare(right) if best.share else {}
     if target and best.share:
-        put_back(blended(first, after, best.share), tensors)
-        metrics = {indicator: best.accuracy, GENERAL: best.general, DROP: start.general - best.general}
+        before_all, after_all = report.get("before", start.general), report.get("after", best.general)
+        metrics = {indicator: best.accuracy, GENERAL: after_all, DROP: before_all - after_all}
         state = TrainState(best=metrics, charset_digest=run.context.charset.digest)
-        write_weights(
-            target,
-            {name: each.numpy() for name, each in full_precision(run.network.state_dict()).items()},
-            state,
-        )
-        write_text(Path(f"{target}.json"), blend_record(start.general, max_drop, points))
+        weights = full_precision(run.network.state_dict())
+        write_weights(target, {name: each.numpy() for name, each in weights.items()}, state)
+        write_text(Path(f"{target}.json"), blend_record(start.general, max_drop, points, report))
     return points, best
 
 
 def _load_same_network(context: RunContext, network: nn.Layer, path: str) -> None:
-    """Load weights into the network of a run, if they are of this network and its dictionary.
+    """Load weights into the network of a run, as a training does that begins from them.
 
     Raises:
-        WeightsError: they are not; the message names the first entry that differs.
+        WeightsError: they are of another network, or lack characters of the dictionary.
     """
-    checkpoint = Checkpoint(path)
-    shapes = {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
-    prefix = f"{context.options.weights_of}."
-    match = match_weights(checkpoint.weights_file(), checkpoint.weights(), shapes, prefix)
-    name = next((name for name in shapes if name not in match.matched), None)
-    if name is not None:
-        theirs = list(match.wrong_shape[name][0]) if name in match.wrong_shape else "missing"
-        raise WeightsError(
-            f"{path}: of another network or dictionary than {context.config.settings.checkpoints}: {name} is {theirs} "
-            f"(expected {list(shapes[name])}). {_FIX}",
-            code="architecture_mismatch",
-        )
-    is_other = checkpoint.train_state().charset_digest not in (None, context.charset.digest)
-    if is_other or load_network(context, network, path, None, first_prefix=prefix).carried is not None:
-        raise WeightsError(
-            f"{path}: of another dictionary than {context.charset.name}. {_FIX}", code="charset_mismatch"
-        )
+    try:
+        prefix = f"{context.options.weights_of}."
+        rows = load_network(context, network, path, "Architecture", first_prefix=prefix).carried
+    except WeightsError as fault:  # its fix is one for a training
+        raise WeightsError(f"{str(fault).partition('Fix: ')[0]}{_FIX}", code=fault.code) from fault
+    if rows is not None and rows.new:
+        lacks = f"{path}: its dictionary lacks {rows.new_characters()} of {context.charset.name}"
+        raise WeightsError(f"{lacks}. {_FIX}", code="charset_mismatch")

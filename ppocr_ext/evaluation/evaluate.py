@@ -35,19 +35,25 @@ class Evaluation:
     skipped: int
 
 
-class _RecordingMetric(Proxy):
-    """A metric that also keeps (label, text, confidence) of each sample."""
+class RecordingMetric(Proxy):
+    """The metric of a run, which also keeps (label, text, confidence) of each sample."""
 
-    def __init__(self, metric: Any, model_name: str | None) -> None:
-        super().__init__(metric)
-        self._model_name = model_name
+    def __init__(self, run: Run) -> None:
+        super().__init__(run.metric)
+        self.model_name = run.metric.key if isinstance(run.network, DistillationModel) else None
         self.samples: list[tuple[str, str, float]] = []
 
     def __call__(self, decoded: Any, batch: Any, **kwargs: Any) -> Any:
-        texts, labels = decoded[self._model_name] if self._model_name is not None else decoded
+        """Add a batch: what the decoder returned."""
+        texts, labels = decoded[self.model_name] if self.model_name is not None else decoded
         for (text, confidence), (label, _) in zip(texts, labels, strict=True):
             self.samples.append((label, text, float(confidence) if text else 0.0))
         return self.real(decoded, batch, **kwargs)
+
+    def right(self) -> list[bool]:
+        """Return whether the metric counts each sample as read right; one without ``is_right`` compares whole texts."""
+        is_right = getattr(self.real, "is_right", str.__eq__)
+        return [is_right(text, label) for label, text, _ in self.samples]
 
 
 class _GtcDecoder:
@@ -91,12 +97,11 @@ def evaluate(run: Run, head: str = "ctc") -> Evaluation:
     Raises:
         ConfigError: the model has no NRTR branch.
     """
-    name = run.metric.key if isinstance(run.model, DistillationModel) else None
-    recorder = _RecordingMetric(run.metric, name)
+    recorder = RecordingMetric(run)
     config = run.context.config
     loader = run.data.eval_loader
     model_type = config.at("Architecture.model_type", default=None)
-    model, decoder = _reader(run, head, name)
+    model, decoder = _reader(run, head, recorder.model_name)
     metrics = run.context.host.evaluate(model, loader, decoder, recorder, model_type)
     delimiter = config.at("Eval.dataset.delimiter", default="\t")
     # A dataset without names of images gives empty ones.

@@ -45,6 +45,10 @@ class Rate:
         half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
         return max(0.0, middle - half), min(1.0, middle + half)
 
+    def __str__(self) -> str:
+        low, high = self.interval
+        return f"{self.value:.2%} of {self.total:,} (95 % interval {low:.1%} to {high:.1%})"
+
 
 @dataclass(frozen=True)
 class Changes:

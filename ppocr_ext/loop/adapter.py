@@ -412,7 +412,8 @@ class HostLoop:
     def _tell_end(self, status: str, reason: str, signal: int | None = None) -> Outcome:
         """Call ``on_end`` of every hook, in order, even if one raises, since each may have something to close."""
         last = int(self._evaluations.last["step"])
-        outcome = Outcome(status, self.position, dict(self._evaluations.best), reason, signal, last)
+        lines = sum(len(each.dataset) for mode, each in self.run.data.loaders.items() if mode == "Eval")
+        outcome = Outcome(status, self.position, dict(self._evaluations.best), reason, signal, last, lines)
         with ExitStack() as ends:
             for hook in reversed(self.hooks):
                 ends.callback(hook.on_end, outcome)
@@ -453,8 +454,10 @@ class Evaluations:
         self._evaluates = (
             run.context.is_first and "Eval" in run.data.loaders and len(run.data.eval_loader) > 0
         )
-        asked = training.starts_from_weights and run.context.config.settings.eval_at_start
-        self.due_at_start = asked and self._evaluates
+        config = run.context.config
+        # weights that read fewer new lines than those before must not replace them
+        asked = config.settings.eval_at_start or config.at("Eval.general", None) is not None
+        self.due_at_start = training.starts_from_weights and asked and self._evaluates
 
     def done(self, metrics: Mapping[str, float], position: Position) -> bool:
         """Record an evaluation and call the hooks; return True if it is the best, by the rule of the host."""
@@ -466,7 +469,7 @@ class Evaluations:
             values |= hook.measure_eval()
         is_best = numbers[self.indicator] >= float(self.best.get(self.indicator, 0.0))
         for hook in self._hooks if is_best else ():
-            accepted, more = hook.judge_best(numbers, step == 0)
+            accepted, more = hook.judge_best(numbers, step)
             is_best = is_best and accepted
             numbers |= more
             values |= more

@@ -59,6 +59,7 @@ class Outcome:
         reason: a sentence; empty if all epochs are done.
         signal: number of the signal that stopped the run, or None.
         evaluated: step of the last evaluation; 0 without one.
+        eval_lines: the number of samples of ``Eval``.
     """
 
     status: str
@@ -67,6 +68,7 @@ class Outcome:
     reason: str = ""
     signal: int | None = None
     evaluated: int = 0
+    eval_lines: int = 0
 
 
 # Statuses of a stop. If processes stop for several reasons, the last one of them here wins.
@@ -167,12 +169,12 @@ class Hook:
         """Called after an evaluation, before ``on_eval`` (process 0 only); return values to add to its metrics."""
         return {}
 
-    def judge_best(self, metrics: Mapping[str, float], at_start: bool) -> tuple[bool, Mapping[str, float]]:
+    def judge_best(self, metrics: Mapping[str, float], step: int) -> tuple[bool, Mapping[str, float]]:
         """Called if an evaluation is better than the best; return whether it may be it, and values to add to it.
 
         Args:
             metrics: those of the evaluation.
-            at_start: True for the start weights.
+            step: its step; 0 for the start weights.
         """
         return True, {}
 

@@ -143,7 +143,7 @@ def check_folder(
         again = checkpoint_prefix(resumed)
         problem = f"another run than {again} ({status}: {shortened(names, 3)})"
     command = run_command("train", again, host_path) + f" --processes {processes}" * (processes > 1)
-    more = " (with a greater Global.epoch_num)" if status == "finished" and not resumed else ""
+    more = " (with a greater Global.epoch_num)" if status in ("finished", "not_kept") and not resumed else ""
     raise ConfigError(
         f"{folder} holds the checkpoints of {problem}.\nFix: give another Global.save_model_dir; or replace them: "
         f"--overwrite; or go on{more}:\n{command}",

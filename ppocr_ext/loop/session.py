@@ -10,6 +10,7 @@ from pathlib import Path
 
 import paddle.distributed as dist
 
+from ppocr_ext.checkpoint.contents import BEFORE, POINTS
 from ppocr_ext.checkpoint.files import remove_checkpoints
 from ppocr_ext.checkpoint.weights import count_parameters
 from ppocr_ext.config import Config
@@ -30,7 +31,7 @@ from ppocr_ext.loop.hooks.weight_checks import CacheUse, TeacherCheck, WeightCha
 from ppocr_ext.loop.launch import MESSAGES, advise_processes
 from ppocr_ext.messages import LOG
 from ppocr_ext.run.context import RunContext
-from ppocr_ext.run.general import MAX_DROP, SECTION, began_with_list
+from ppocr_ext.run.general import MAX_DROP, SECTION
 from ppocr_ext.run.host_config import folder_of
 from ppocr_ext.run.logs import log_file, quiet_host, set_up_console
 from ppocr_ext.run.machine import ending_with_launcher
@@ -39,7 +40,10 @@ from ppocr_ext.run.team import failing_together
 
 
 class RemoveReplaced(Hook):
-    """Remove the checkpoints ``names`` of an earlier run; placed after hooks that may refuse to start."""
+    """Remove the checkpoints ``names`` of an earlier run; placed after hooks that may refuse to start.
+
+    With the weights before its training goes what was read of them.
+    """
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names
@@ -47,6 +51,8 @@ class RemoveReplaced(Hook):
     def on_start(self, run: Run, training: Training) -> None:
         """Remove them."""
         remove_checkpoints(run.context.folder, self._names)
+        if BEFORE in self._names:
+            (run.context.folder / POINTS).unlink(missing_ok=True)
 
 
 def default_hooks(run: Run, training: Training) -> list[Hook]:
@@ -84,8 +90,10 @@ def _keep_general(context: RunContext, training: Training) -> list[Hook]:
     config, checkpoint = context.config, context.checkpoint
     if config.at(SECTION, None) is None:
         return []
-    began = KeepGeneral.__name__ in training.hook_states  # and has read the list
-    if not (training.starts_from_weights if checkpoint is None else began and began_with_list(checkpoint)):
+    # a resumed run has read the list, or else nothing was kept
+    if not (
+        training.starts_from_weights if checkpoint is None else KeepGeneral.__name__ in training.hook_states
+    ):
         LOG.warning("%s: this run did not begin from weights with such a list, so it keeps nothing", SECTION)
         return []
     return [KeepGeneral(float(config.at(f"{SECTION}.max_drop", MAX_DROP)))]
@@ -141,7 +149,14 @@ def train(
         assert training is not None  # its role is "train"
         if run.context.team.size == 1:
             advise_processes(run.context, count_parameters(run.network))
-        loop = HostLoop(run, training, [*default_hooks(run, training), RemoveReplaced(replaced), *hooks])
+        own = default_hooks(run, training)
+        if (
+            first
+            and run.context.checkpoint is None
+            and not any(isinstance(each, KeepGeneral) for each in own)
+        ):
+            replaced.append(BEFORE)  # else a resume would take the weights before an earlier run
+        loop = HostLoop(run, training, [*own, RemoveReplaced(replaced), *hooks])
         if (watch := run.context.team.watch) is not None:
             watch.step = lambda: loop.position.global_step
             watch.record = lambda reason: record_loss(folder, reason, loop.position.global_step)

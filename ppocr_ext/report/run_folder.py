@@ -25,8 +25,8 @@ Keys of ``metrics.jsonl``:
     acc, norm_edit_dis, acc_with_space: for ``eval``, the numbers of the metric.
     nrtr_empty: for ``eval``, the share of empty texts that greedy NRTR decoding reads in a fixed batch.
     fps: for ``eval``, the images a second.
-    general_acc, general_drop: for ``eval``, the accuracy on the list of ``Eval.general`` if it was read, and what is
-        lost of it.
+    general_acc, general_drop: for ``eval``, the accuracy on the lines of ``Eval.general`` that choose, if they were
+        read, and what is lost of it; in ``best`` of ``run.json``, after the end, on those that report.
     is_best: for ``eval``, whether these weights became ``best_accuracy``; ``Eval.general`` may refuse better ones.
 
 Keys of a file of predictions:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import paddle
 from paddle import Tensor, nn
@@ -29,14 +31,29 @@ SECTION = "Eval.general"
 MAX_DROP = 0.01  # default of its `max_drop`
 
 
-def began_with_list(checkpoint: Checkpoint) -> bool:
-    """Return whether the weights before the training stand beside a checkpoint."""
-    return checkpoint.prefix.with_name(f"{BEFORE}.pdparams").is_file()
+def weights_before(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Return the weights before the training of a checkpoint, which stand beside it.
+
+    Raises:
+        WeightsError: they are not there.
+    """
+    before = checkpoint.prefix.with_name(BEFORE)
+    if not Path(f"{before}.pdparams").is_file():
+        raise WeightsError(
+            f"{checkpoint.prefix}: the weights before its training are not beside it. Fix: copy {BEFORE}.pdparams from "
+            "the folder of its run, or begin a new run: -o Global.checkpoints=null "
+            f"Global.pretrained_model={checkpoint.prefix}.",
+            code="missing_file",
+        )
+    return Checkpoint(before).weights()
 
 
 def is_left_to_choose(checkpoint: Checkpoint) -> bool:
     """Return whether the run of a checkpoint has a general list, and was ended before it chose the best weights."""
-    return began_with_list(checkpoint) and not checkpoint.prefix.with_name(POINTS).is_file()
+    return (
+        checkpoint.prefix.with_name(f"{BEFORE}.pdparams").is_file()
+        and not checkpoint.prefix.with_name(POINTS).is_file()
+    )
 
 
 def open_general(context: RunContext, model: nn.Layer, checked: Mapping[str, PreflightReport]) -> Loader:
@@ -75,14 +92,7 @@ def teacher_before(context: RunContext, network: nn.Layer) -> Callable[[Tensor],
     """
     before = deepcopy(network)
     if context.checkpoint is not None:
-        if not began_with_list(context.checkpoint):
-            raise WeightsError(
-                f"{context.checkpoint.prefix}: the weights before its training are not beside it, and cannot teach. "
-                "Fix: go on without Train.mix, or begin a new run: -o Global.checkpoints=null "
-                f"Global.pretrained_model={context.checkpoint.prefix}.",
-                code="missing_file",
-            )
-        put_back(Checkpoint(context.checkpoint.prefix.with_name(BEFORE)).weights(), before.state_dict())
+        put_back(weights_before(context.checkpoint), before.state_dict())
     before = fused_network(before)
     # as many frames as the network in training has
     request = HeadRequest(frozenset({"ctc"}), for_training=True)

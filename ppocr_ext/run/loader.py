@@ -14,8 +14,8 @@ import logging
 import pickle
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -267,6 +267,13 @@ class Loader:
             on_boundary()
             yield batch
         on_epoch()
+
+    def part(self, indices: Iterable[int]) -> Loader:
+        """Return a loader of these samples of ``Eval`` alone, in the order of the data."""
+        order = sorted(indices)
+        size = self.batch_sampler.batch_size
+        batches = [order[at : at + size] for at in range(0, len(order), size)]
+        return Loader(replace(self._parts, batch_sampler=batches), seed=self._seed)
 
     def read(self, epoch: int = 0, skip: int = 0) -> Iterator[Any]:
         """Read the batches of one epoch.

@@ -10,7 +10,6 @@ from ppocr_ext.evaluation.blend import (
     blended,
     search_blend,
     tolerance,
-    warn_of_few_lines,
 )
 
 
@@ -75,9 +74,3 @@ def test_the_tolerance_is_the_standard_error_of_a_share_and_at_least_one_line(li
     drawn = np.random.default_rng(0).binomial(lines, 0.7, 100_000) / lines
     assert abs(tolerance(0.7, lines) - drawn.std()) < 0.1 / lines
     assert 1.0 - tolerance(1.0, lines) < 1 - 1 / lines < 1.0 - 0.9 * tolerance(1.0, lines)
-
-
-@pytest.mark.parametrize("lines, drop", [(298, 0.01), (299, 0.01), (28, 0.1), (29, 0.1), (1, 0.0), (1, 1.0)])
-def test_a_list_is_long_enough_if_no_loss_of_the_limit_hides_in_it(lines, drop, caplog):
-    warn_of_few_lines(lines, drop)
-    assert len(caplog.records) == (drop > 0 and (1 - drop) ** lines > 0.05)  # the chance that it does

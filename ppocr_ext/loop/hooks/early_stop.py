@@ -9,6 +9,7 @@ from typing import Any
 from ppocr_ext.checkpoint.contents import is_start
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.loop.events import EvalDone, Hook
+from ppocr_ext.run.general import is_left_to_choose
 from ppocr_ext.run.run import Run, Training
 
 
@@ -37,12 +38,15 @@ class EarlyStop(Hook):
         best = {} if is_start(training.best) else training.best
         self._best = float(state.get("best", best.get(self._indicator, -math.inf)))
         self._without = int(state.get("without", 0))
-        if self._without >= self._patience:
+        if self._without < self._patience:
+            return
+        if (checkpoint := run.context.checkpoint) is None or not is_left_to_choose(checkpoint):
             raise ConfigError(
                 f"Global.checkpoints: this run finished early, after step {training.start.global_step}: "
                 f"{self._reason()}. Fix: increase Global.early_stop.patience, or remove early_stop, to continue.",
                 code="nothing_left",
             )
+        self.loop.request_stop(self._reason(), status="finished")
 
     def state(self) -> Mapping[str, Any]:
         return {} if math.isinf(self._best) else {"best": self._best, "without": self._without}

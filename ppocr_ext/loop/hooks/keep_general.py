@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from ppocr_ext.checkpoint.checkpoints import Checkpoint, TrainState
 from ppocr_ext.checkpoint.contents import BEFORE, BEST, POINTS, is_start, write_weights
 from ppocr_ext.checkpoint.files import remove_checkpoints
 from ppocr_ext.checkpoint.weights import put_back
+from ppocr_ext.data.mixing import mixed_lists
 from ppocr_ext.evaluation.blend import (
     DROP,
     GENERAL,
@@ -21,25 +23,29 @@ from ppocr_ext.evaluation.blend import (
     blend_tensors,
     blended,
     least_general,
-    search_blend,
+    read_way,
     tolerance,
-    warn_of_few_lines,
 )
 from ppocr_ext.evaluation.evaluate import evaluate_now
+from ppocr_ext.evaluation.general_list import GeneralList
+from ppocr_ext.evaluation.uncertainty import Rate
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.loop.events import Hook
-from ppocr_ext.messages import LOG
-from ppocr_ext.run.general import SECTION, open_general
+from ppocr_ext.messages import LOG, command_line
+from ppocr_ext.run.general import SECTION, weights_before
 from ppocr_ext.run.run import Run, Training
 
 _LITTLE = 0.5  # general accuracy before the training
+# Lines read for each sample that trains: a quarter of the time, since a line takes a third of that of a sample.
+_MOST_READ = 0.25 * 3
 
 
 class KeepGeneral(Hook):
     """Let only weights be the best that still read the general list (a hook of process 0).
 
-    The list is read with the weights before the training, and whenever an evaluation is better than all before. At
-    the end, the last weights are drawn back towards those before, as far as the list takes and the new lines allow.
+    Whenever an evaluation is better than all before, some lines of the list choose, if that takes little of the
+    training's time. At the end, the last weights are drawn back towards those before, as far as these lines take and
+    the new lines allow. The other lines, which choose nothing, are read before and then, and tell what is lost.
 
     Args:
         max_drop: how much of the general accuracy may be lost, from 0 to 1.
@@ -50,24 +56,30 @@ class KeepGeneral(Hook):
         self._chosen: Mapping[str, Any] = {}  # the best weights, if they are not the network's
 
     def on_start(self, run: Run, training: Training) -> None:
+        """Read the list with the weights before the training, or take what was read from a checkpoint.
+
+        Raises:
+            DataError: the list cannot be used.
+            WeightsError: the weights before the training are not beside the checkpoint.
+        """
         self._run = run
         self._folder = run.context.folder
         self._indicator = run.metric.main_indicator
-        self._loader = self.loop.interruptible(open_general(run.context, run.network, run.data.preflight))
         self._tensors = blend_tensors(run.network)
         self._exact = training.full_precision
+        self._list = general = GeneralList(run, self._max_drop, self._read)
+        self._before = self._begin()
         (self._folder / POINTS).unlink(missing_ok=True)
-        self._weights_before = self._begin()
-        state = training.hook_states.get(type(self).__name__, {})
-        self._before = float(state["before"]) if state else self._general()
-        # the highest accuracy of weights that have lost too much
-        self._refused = float(state.get("refused", -1.0))
-        self._start = float(state.get("start", 0.0))
-        lines = len(self._loader.dataset)
-        LOG.info("%s", f"{SECTION}: the weights before the training read {self._before:.2%} of {lines} lines")
-        if self._before < _LITTLE:
+        loader = run.data.train_loader
+        mixed = sum(float(each.ratio) for each in mixed_lists(run.context.config))
+        self._samples_a_step = (1 + mixed) * len(loader.dataset) / len(loader) / run.context.team.size
+        self._state = dict(training.hook_states.get(type(self).__name__, {}))
+        if self._state.get("list") != general.digest:
+            self._read_before()
+        read = f"{self._state['before']:.2%} of {general.chooses} lines, which choose; {general.reports} others report"
+        LOG.info("%s: the weights before the training read %s", SECTION, read)
+        if self._state["before"] < _LITTLE:
             LOG.warning("%s: that is less than half of it, so there is little to keep", SECTION)
-        warn_of_few_lines(lines, self._max_drop)
 
     def _begin(self) -> dict[str, Any]:
         """Return the weights before the training; they are in the run folder, since a resumed run needs them too."""
@@ -77,29 +89,54 @@ class KeepGeneral(Hook):
             remove_checkpoints(own.parent, [BEFORE])
             weights = {name: tensor.numpy() for name, tensor in self._exact(self._tensors).items()}
         else:
-            weights = Checkpoint(resumed.prefix.with_name(BEFORE)).weights()
+            weights = weights_before(resumed)
         if not Path(f"{own}.pdparams").is_file():
             write_weights(own, weights, TrainState(charset_digest=self._run.context.charset.digest))
         return {name: paddle.to_tensor(value) for name, value in weights.items()}
 
+    def _read_before(self) -> None:
+        """Read the list with the weights before the training."""
+        if is_other := bool(self._state):
+            LOG.warning(
+                "%s: another list than before the stop; the weights before the training read it", SECTION
+            )
+        now = self._put(self._before)
+        self._state |= {
+            "list": self._list.digest,
+            "before": self._list.accuracy(),
+            "right": self._list.right(),
+        }
+        read = self._state.get("read", 0) + self._list.chooses + self._list.reports
+        self._state |= {"read": read, "is_other": is_other}
+        put_back(now, self._tensors)
+
+    def _put(self, weights: Mapping[str, Any]) -> dict[str, Any]:
+        """Put weights into the network; return those that it had."""
+        now = {name: tensor.clone() for name, tensor in self._tensors.items()}
+        put_back({name: weights[name] for name in now}, self._tensors)
+        return now
+
     def state(self) -> Mapping[str, Any]:
-        return {"before": self._before, "refused": self._refused, "start": self._start}
+        return self._state
 
     def saved_weights(self, name: str) -> Mapping[str, Any]:
         return self._chosen if name == BEST else {}
 
-    def judge_best(self, metrics: Mapping[str, float], at_start: bool) -> tuple[bool, Mapping[str, float]]:
+    def judge_best(self, metrics: Mapping[str, float], step: int) -> tuple[bool, Mapping[str, float]]:
         accuracy = metrics[self._indicator]
-        if at_start:
-            self._start = accuracy  # of the new lines, with the weights before
-        if accuracy <= self._refused:  # reading takes time, and the last weights are read anyway
+        if not step:
+            self._state["start"] = accuracy  # of the new lines, with the weights before
+            return True, {GENERAL: self._state["before"], DROP: 0.0}
+        read = self._state["read"] + self._list.chooses
+        if read > _MOST_READ * self._samples_a_step * step:
+            LOG.info("%s: not read, and so not the best: reading would take over 25 %% of the time", SECTION)
             return False, {}
-        general = self._before if at_start else self._general()
-        LOG.info("%s", f"{SECTION}: {general:.2%} ({self._before:.2%} before)")
-        accepted = general >= least_general(self._before, self._max_drop)
-        self._refused = self._refused if accepted else accuracy
+        self._state["read"] = read
+        general = self._list.accuracy()
+        LOG.info("%s", f"{SECTION}: {general:.2%} ({self._state['before']:.2%} before)")
+        accepted = general >= least_general(self._state["before"], self._max_drop)
         accepted = accepted and (accuracy, general) >= self._to_reach()
-        return accepted, {GENERAL: general, DROP: self._before - general}
+        return accepted, {GENERAL: general, DROP: self._state["before"] - general}
 
     def _to_reach(self) -> tuple[float, float]:
         """Return what the best weights read: new lines, and general ones, which decide between equal ones.
@@ -111,44 +148,62 @@ class KeepGeneral(Hook):
 
     def on_trained(self) -> None:
         """Choose among the weights between those before the training and the last ones, and write what was read."""
-        last = {name: tensor.clone() for name, tensor in self._exact(self._tensors).items()}
-        before = self._weights_before
         metrics: dict[float, dict[str, float]] = {}
+        loader = self._run.data.eval_loader
+        lines = len(loader.dataset)
+        last = {name: tensor.clone() for name, tensor in self._exact(self._tensors).items()}
 
         def read(share: float) -> BlendPoint:
-            put_back(blended(before, last, share), self._tensors)
-            metrics[share] = self._evaluate(self._run.data.eval_loader)
-            point = BlendPoint(share, metrics[share][self._indicator], self._general())
-            LOG.info("%s: %s", SECTION, point)
-            return point
+            found = self._read(loader, self._run.metric)
+            metrics[share] = {name: float(value) for name, value in found.items()}
+            return BlendPoint(share, metrics[share][self._indicator], self._list.accuracy())
 
-        least = least_general(self._before, self._max_drop)
-        lines = len(self._run.data.eval_loader.dataset)
+        start = BlendPoint(0.0, self._state["start"], self._state["before"])
         reached = max(0.0, self._to_reach()[0])
-        # the best of many evaluations owes something to chance
-        chance = 0.0 if is_start(self.loop.best) else 2 * tolerance(reached, lines)
-        floor = max(self._start, reached - chance)
-        points = search_blend(read, least, lines, floor)
+        # the best of many evaluations owes something to chance, and later weights have a lower rate
+        chance = 0.0 if is_start(self.loop.best) else math.sqrt(8) * tolerance(reached, lines)
+        limits = (least_general(start.general, self._max_drop), lines, max(start.accuracy, reached - chance))
+        points = read_way(self._tensors, (self._before, last), read, *limits)
+        best = best_blend(points, *limits)
+        # the best weights so far may be elsewhere, or have lost what another list has
+        is_known = (self._folder / f"{BEST}.pdparams").is_file() and not self._state["is_other"]
+        if is_new := bool(best.share and best.accuracy >= limits[2]) or not is_known:
+            self._chosen = blended(self._before, last, best.share)
+        self._put(self._chosen or Checkpoint(self._folder / BEST).weights())
+        report = self._list.compare(self._state["right"])
         put_back(last, self._tensors)
-        best = best_blend(points, least, lines, floor)
-        if (best.share and best.accuracy >= floor) or not self.loop.best:
-            self._chosen = blended(before, last, best.share)
-            found = {GENERAL: best.general, DROP: self._before - best.general, "share": best.share}
+        if is_new:
+            # the lines that chose would promise too much
+            was, now = report.get("before", start.general), report.get("after", best.general)
+            found = {GENERAL: now, DROP: was - now, "share": best.share}
             self.loop.save_best({**metrics[best.share], **found}, is_start=not best.share)
             LOG.info("%s: the best checkpoint has the weights of %s", SECTION, best)
-        write_text(self._folder / POINTS, blend_record(self._before, self._max_drop, points))
+        write_text(self._folder / POINTS, blend_record(start.general, self._max_drop, points, report))
         if is_start(self.loop.best):
-            reason = (
-                f"no weights of this training read as many new lines as those before, and lose at most "
-                f"{self._max_drop:.2%} of {SECTION}. Fix: let such real lines train (init --general), or allow more "
-                "(Eval.general.max_drop); `latest` has the last weights"
+            self.loop.request_stop(self._why_not_kept(points, start), status="not_kept")
+        elif not is_new:
+            why = f"no later weights that keep the list read {limits[2]:.2%}"
+            LOG.info("%s: an earlier best stays (%s): %s", SECTION, Rate(round(reached * lines), lines), why)
+
+    def _why_not_kept(self, points: Sequence[BlendPoint], start: BlendPoint) -> str:
+        """Return why the weights before the training stay the best, and how others can be had."""
+        reason = "no weights of this training read as many new lines as those before, and lose at most"
+        fix = "Fix: let such real lines train (init --general)"
+        if gained := [each.general for each in points if each.share and each.accuracy >= start.accuracy]:
+            drop = f"{math.ceil(1e4 * (start.general - max(gained))) / 1e4:g}"
+            words = (
+                self._folder,
+                self._folder / "latest",
+                "--max-drop",
+                drop,
+                "--out",
+                self._folder / "kept",
             )
-            self.loop.request_stop(reason, status="not_kept")
+            fix += (
+                f", or allow more: {command_line('blend', *words, host=self._run.context.options.host_path)}"
+            )
+        return f"{reason} {self._max_drop:.2%} of {SECTION}. {fix}"
 
-    def _general(self) -> float:
-        return self._evaluate(self._loader)[self._indicator]
-
-    def _evaluate(self, loader: Any) -> dict[str, float]:
-        return {
-            name: float(value) for name, value in evaluate_now(self._run, loader, self._run.metric).items()
-        }
+    def _read(self, loader: Any, metric: Any) -> Mapping[str, float]:
+        """Evaluate as :func:`evaluate_now`; a stop meanwhile saves."""
+        return evaluate_now(self._run, self.loop.interruptible(loader), metric)

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 EPILOG = """\
 A fine-tuning gains on its own lines, and forgets others. Weights on the way back read most of both. Nothing is trained:
 the way from BEFORE to AFTER is halved until the weights lose no more than --max-drop of the general list, and then at
-most by half as long as they read as many new lines, within a standard error or one line, and at most 3 points.
+most by half as long as they read as many new lines, within a standard error or one line, and at most 3 points. Half of
+the general list, at most 300 lines, choose; the log and FILE.json tell what the others lose.
 
 BEFORE is a run with Eval.general (its weights before the training), a checkpoint, or a name of released weights. Both
 must be of one network and dictionary. The config is the one beside AFTER, or -c FILE.

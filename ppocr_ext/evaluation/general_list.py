@@ -89,16 +89,14 @@ class GeneralList:
             return {}
         pages = [self._pages[digest] for digest in before]
         changes = Changes.of([*before.values()], [after[digest] for digest in before], pages)
-        found: dict[str, Any] = {
+        found = {
             "lines": changes.total,
-            "lost": changes.only_before,
-            "won": changes.only_after,
-        }
-        found |= {
             "before": sum(before.values()) / changes.total,
             "after": sum(after.values()) / changes.total,
+            "lost": changes.only_before,
+            "won": changes.only_after,
+            "most_lost": changes.most_lost,
         }
-        found["most_lost"] = 1.0 if changes.most_lost is None else changes.most_lost
         text = (
             "of {lines:,} lines that did not choose, {before:.2%} before and {after:.2%} with the best weights: "
             "{lost} lost, {won} won; at most {most_lost:.2%} are lost (95 %)"

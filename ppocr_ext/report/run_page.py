@@ -78,7 +78,22 @@ def _way(run: RunFolder) -> str:
     listed = table(
         ["of the way", "Eval", "general list"], [[*map(percent, point)] for point in points], best=index
     )
-    return figures([plot], ["Eval", "general list"], f'<div class="card"><p>{said}</p>{listed}</div>')
+    return figures(
+        [plot], ["Eval", "general list"], f'<div class="card"><p>{said}{_reported(run)}</p>{listed}</div>'
+    )
+
+
+def _reported(run: RunFolder) -> str:
+    """Return what the lines of the general list that did not choose have lost; empty if it is not known."""
+    keys = ("before", "after", "most_lost", "lines")
+    found = [finite_number(lookup(run.general, "report", key)) for key in keys]
+    if None in found:
+        return ""
+    before, after, most = map(percent, found[:3])
+    return (
+        f" Of {plain(found[3])} lines that do not choose, {before} are read before and {after} by the best checkpoint; "
+        f"at most {most} are lost (95 %)."
+    )
 
 
 def _heading(runs: Sequence[RunFolder], index: int) -> str:

@@ -101,7 +101,7 @@ def lists_of(config):
     part = GeneralList(run, 0.1, partial(evaluate_now, run))
     choosing = sorted(set(part._digests) - set(part.right()))
     assert part.accuracy() == 0 and len(choosing) == part.chooses
-    return part.digest, choosing, part.right()
+    return part.digest, choosing, part.right(), part
 
 
 def test_the_content_of_a_line_decides_whether_it_chooses_or_reports(kept, captchas, tmp_path):
@@ -112,11 +112,33 @@ def test_the_content_of_a_line_decides_whether_it_chooses_or_reports(kept, captc
     (moved / "list.txt").write_text("".join(reversed(lines)), "utf-8")
     values = {"data_dir": str(moved), "label_file_list": [str(moved / "list.txt")]}
     other = {f"Eval.general.dataset.{key}": value for key, value in values.items()}
-    digest, choosing, reporting = lists_of(kept())
+    digest, choosing, reporting, _ = lists_of(kept())
     assert (len(choosing), len(reporting)) == (12, 12)
-    assert lists_of(kept(**other, **{"Eval.dataset.ratio_list": [0.4]})) == (digest, choosing, reporting)
+    assert lists_of(kept(**other, **{"Eval.dataset.ratio_list": [0.4]}))[:3] == (digest, choosing, reporting)
     (moved / "list.txt").write_text("".join(lines[:1]), "utf-8")
-    assert [*map(len, lists_of(kept(**other))[1:])] == [1, 0]
+    assert [*map(len, lists_of(kept(**other))[1:3])] == [1, 0]
+
+
+def test_lines_of_one_page_show_less_than_lines_that_stand_alone(kept, captchas, tmp_path):
+    shutil.copytree(captchas, tmp_path / "data")
+    lines = (captchas / "train_list.txt").read_text("utf-8").splitlines(True)
+    for number, line in enumerate(lines):
+        name, _, label = line.partition("\t")
+        (tmp_path / "data" / name).rename(tmp_path / "data" / f"page_crop_{number}.png")
+        lines[number] = f"page_crop_{number}.png\t{label}"
+    (tmp_path / "data" / "list.txt").write_text("".join(lines), "utf-8")
+    page = {"data_dir": str(tmp_path / "data"), "label_file_list": [str(tmp_path / "data" / "list.txt")]}
+    most_lost = []
+    for values in ({}, {f"Eval.general.dataset.{key}": value for key, value in page.items()}):
+        part = lists_of(kept(**values))[-1]
+        most_lost.append(part.compare(part.right())["most_lost"])
+    assert 0.2 < most_lost[0] < most_lost[1] < 1
+
+
+def test_a_list_that_is_that_of_eval_is_named(kept, caplog):
+    same = {"Eval.general.dataset.label_file_list": list(kept().at("Eval.dataset.label_file_list"))}
+    Run.build(kept(**same), "eval", weights_of="Student")
+    assert "the lines of Eval" in caplog.text
 
 
 def test_weights_that_keep_the_list_are_the_best_as_without_it(kept, forgetting, tmp_path):

@@ -306,6 +306,7 @@ def add_general(folder, points, best):
         "before": 0.9,
         "max_drop": 0.1,
         "points": [dict(zip(keys, point, strict=True)) for point in points],
+        "report": {"lines": 1500, "before": 0.9, "after": 0.85, "most_lost": 0.0625},
     }
     (folder / "general.json").write_text(json.dumps(content))
     record = json.loads((folder / "run.json").read_text())
@@ -341,6 +342,8 @@ def test_what_is_still_read_is_drawn_with_its_limit_and_the_chosen_weights(tmp_p
     large = [c.find("title").text for c in circles if c.get("class") == "best"]
     places = ["percent of the way 50: "] * 2 if "%" in str(marked) else [f"step {each}: " for each in marked]
     assert all(map(str.__contains__, large, places)) and len(large) == len(places)
+
+    assert re.search(r"1,500 lines .* 90.0% .* 85.0% .* 6.2% are lost", Page(out).text)
 
     plain = make_run(tmp_path / "plain")
     both = Page(write_report([run, plain], tmp_path / "both.html")).text

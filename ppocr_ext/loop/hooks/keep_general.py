@@ -96,18 +96,18 @@ class KeepGeneral(Hook):
 
     def _read_before(self) -> None:
         """Read the list with the weights before the training."""
-        if is_other := bool(self._state):
+        if self._state:
             LOG.warning(
                 "%s: another list than before the stop; the weights before the training read it", SECTION
             )
         now = self._put(self._before)
         self._state |= {
+            "is_other": bool(self._state),
             "list": self._list.digest,
             "before": self._list.accuracy(),
             "right": self._list.right(),
+            "read": self._state.get("read", 0) + self._list.chooses + self._list.reports,
         }
-        read = self._state.get("read", 0) + self._list.chooses + self._list.reports
-        self._state |= {"read": read, "is_other": is_other}
         put_back(now, self._tensors)
 
     def _put(self, weights: Mapping[str, Any]) -> dict[str, Any]:
@@ -187,22 +187,22 @@ class KeepGeneral(Hook):
 
     def _why_not_kept(self, points: Sequence[BlendPoint], start: BlendPoint) -> str:
         """Return why the weights before the training stay the best, and how others can be had."""
-        reason = "no weights of this training read as many new lines as those before, and lose at most"
         fix = "Fix: let such real lines train (init --general)"
         if gained := [each.general for each in points if each.share and each.accuracy >= start.accuracy]:
-            drop = f"{math.ceil(1e4 * (start.general - max(gained))) / 1e4:g}"
-            words = (
+            drop = math.ceil(1e4 * (start.general - max(gained))) / 1e4
+            words = ("--max-drop", f"{drop:g}", "--out", self._folder / "kept")
+            line = command_line(
+                "blend",
                 self._folder,
                 self._folder / "latest",
-                "--max-drop",
-                drop,
-                "--out",
-                self._folder / "kept",
+                *words,
+                host=self._run.context.options.host_path,
             )
-            fix += (
-                f", or allow more: {command_line('blend', *words, host=self._run.context.options.host_path)}"
-            )
-        return f"{reason} {self._max_drop:.2%} of {SECTION}. {fix}"
+            fix += f", or allow more: {line}"
+        return (
+            "no weights of this training read as many new lines as those before, and lose at most "
+            f"{self._max_drop:.2%} of {SECTION}. {fix}"
+        )
 
     def _read(self, loader: Any, metric: Any) -> Mapping[str, float]:
         """Evaluate as :func:`evaluate_now`; a stop meanwhile saves."""

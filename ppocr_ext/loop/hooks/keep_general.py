@@ -169,9 +169,11 @@ class KeepGeneral(Hook):
         is_known = (self._folder / f"{BEST}.pdparams").is_file() and not self._state["is_other"]
         if is_new := bool(best.share and best.accuracy >= limits[2]) or not is_known:
             self._chosen = blended(self._before, last, best.share)
-        self._put(self._chosen or Checkpoint(self._folder / BEST).weights())
-        report = self._list.compare(self._state["right"])
-        put_back(last, self._tensors)
+        report = {}
+        if is_new or not is_start(self.loop.best):  # those before have lost nothing
+            self._put(self._chosen or Checkpoint(self._folder / BEST).weights())
+            report = self._list.compare(self._state["right"])
+            put_back(last, self._tensors)
         if is_new:
             # the lines that chose would promise too much
             was, now = report.get("before", start.general), report.get("after", best.general)

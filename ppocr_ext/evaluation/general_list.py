@@ -48,11 +48,13 @@ class GeneralList:
         self._evaluate = evaluate
         loader = open_general(run.context, run.network, run.data.preflight)
         samples = map(loader.dataset.__getitem__, range(len(loader.dataset)))
-        self._digests = [sha256(b"".join(map(bytes, map(np.asarray, each)))).hexdigest() for each in samples]
+        contents = (b"".join(np.asarray(part).tobytes() for part in each) for each in samples)
+        self._digests = [sha256(content).hexdigest() for content in contents]
         self.digest = sha256("".join(sorted(self._digests)).encode()).hexdigest()
-        names = image_names(loader.dataset, of_general(run.context.config).at("Eval.dataset.delimiter", "\t"))
-        pages = map(page_of_crop, chain(names, repeat("")))
-        self._pages = {digest: page or digest for digest, page in zip(self._digests, pages, strict=False)}
+        delimiter = of_general(run.context.config).at("Eval.dataset.delimiter", "\t")
+        names = chain(image_names(loader.dataset, delimiter), repeat(""))
+        named = zip(self._digests, map(page_of_crop, names), strict=False)
+        self._pages = {digest: page or digest for digest, page in named}
         order = sorted(range(len(self._digests)), key=self._digests.__getitem__)
         self.chooses = min(_MOST, (len(order) + 1) // 2)
         self.reports = len(order) - self.chooses
@@ -60,16 +62,19 @@ class GeneralList:
         self._others = loader.part(order[self.chooses :])
         self._reporting = [self._digests[index] for index in sorted(order[self.chooses :])]
         if 0 < max_drop < 1 and self.reports < (least := Changes(0, 0, 1).items_to_exclude(max_drop)):
-            change = f"about {Changes(5, 5, 200).items_to_exclude(max_drop):,} if 5 % of the lines change"
-            takes = (
-                f"to show that at most {max_drop:.2%} are lost takes {least:,} without a loss, and {change}"
+            LOG.warning(
+                "%s: %d of its lines report; to show that at most %s are lost takes %s without a loss, and about %s if "
+                "5 %% of the lines change",
+                SECTION,
+                self.reports,
+                f"{max_drop:.2%}",
+                f"{least:,}",
+                f"{Changes(5, 5, 200).items_to_exclude(max_drop):,}",
             )
-            LOG.warning("%s: %d of its lines report; %s", SECTION, self.reports, takes)
 
     def accuracy(self) -> float:
         """Return what the network reads of the lines that choose, by the main indicator of the metric."""
-        metric = self._run.metric
-        return float(self._evaluate(self._choosing, metric)[metric.main_indicator])
+        return float(self._evaluate(self._choosing, self._run.metric)[self._run.metric.main_indicator])
 
     def right(self) -> dict[str, bool]:
         """Return whether the network reads each of the other lines right, by its digest."""

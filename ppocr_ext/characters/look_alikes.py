@@ -49,7 +49,7 @@ def read_groups(path: str | Path | None = None) -> tuple[str, ...]:
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(
             f"{path}: the look-alike groups cannot be read ({getattr(error, 'strerror', None) or error}). Fix: give a "
-            f"text file in UTF-8 with one group per line, such as 未末; `ppocr-ext lookalikes` writes one.",
+            f"text file in UTF-8 with one group per line, such as 未末.",
             code="unreadable_file",
         ) from error
     groups: dict[frozenset[str], str] = {}

@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
         if not groups:
             raise DataError(
                 f"{args.dict}: no group of look-alikes has two characters of this dictionary. Fix: give groups of its "
-                f"characters with --groups, such as `ppocr-ext lookalikes` finds",
+                "characters with --groups: a text file with one group per line, such as 未末.",
                 code="no_look_alikes",
             )
     general, general_before = _read_both(args.general, args.general_before)

@@ -56,7 +56,6 @@ COMMANDS = {
     "cache-teacher": "store the outputs of a frozen teacher, so that a distillation need not compute them",
     "confusions": "count which characters are confused, before and after a fine-tuning",
     "doubtful": "find wrong, too easy and worthless lines of a list, and images to label first",
-    "lookalikes": "find characters that look alike, from their glyphs in fonts",
     "config": "check a configuration, and show where each value comes from",
     "report": "write one page about one or several runs",
     "make-dataset": "draw text lines with labels, dictionary and lists",

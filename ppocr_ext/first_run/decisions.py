@@ -48,7 +48,9 @@ _ONE_LENGTH = 1.5  # longest to shortest label of lines of about one length (95 
 _STEPS_AN_EPOCH = 20
 _WARM_UP = 0.05  # share of the training
 _FIRST_WARM_UP = 0.1  # from nothing; with half of it, README's 1,300 lines stay at the constant guess
-_SLOWER = 0.1  # of the rate from nothing, for weights that were trained with it: at that one they forget other lines
+# of the rate from nothing, for weights that were trained with it, and of the base's, for released ones that know all
+# characters: at the whole rate they forget other lines (docs/results.md, Released models)
+_SLOWER = 0.1
 _LEAST = 4  # samples of a step, since BatchNorm learns little from fewer
 _SHARE = 0.25  # of the user's lines in a training with drawn ones, at least
 _WITH_TRAIN_FRAMES = ("PPLCNet", "PPHGNet")  # backbones that pool to TRAIN_FRAMES in training
@@ -184,6 +186,8 @@ def decide(facts: Facts, base: Base, out: Path, characters: str | None = None, c
     file = base.config.at(DICTIONARY, None) if dictionary is None else shown_path(out / "dict.txt")
     length = _max_length(facts, base)
     learned = not base.is_from_nothing
+    known = base.charset.characters if base.charset else ()
+    keeps = base.is_released and set(facts.characters) <= {*known, " "}
     drawn = 0 if learned or not can_draw else max(0, DRAWN - facts.samples)
     lines = facts.samples + drawn
     share = float(f"{min(1 - _SHARE, drawn / lines):.2g}")
@@ -208,7 +212,7 @@ def decide(facts: Facts, base: Base, out: Path, characters: str | None = None, c
         length,
         Decision("Global.epoch_num", epochs, f"{steps:,} steps, which see about {seen:,} samples{mixed}"),
         Decision("Global.eval_batch_step", [0, max(1, round(steps / 20))]),
-        _rate(base, batch / usual),
+        _rate(base, batch / usual, keeps),
         Decision(
             "Optimizer.lr.warmup_epoch", float(f"{warm_up * epochs:.2g}"), f"{warm_up:.0%} of the epochs"
         ),
@@ -222,7 +226,7 @@ def decide(facts: Facts, base: Base, out: Path, characters: str | None = None, c
             if batch == usual
             else f"so that an epoch has at least {_STEPS_AN_EPOCH} steps",
         ),
-        *_held_norms(base, batch),
+        *_held_norms(base, batch, keeps),
         *_of_machine(base),
         *(
             [Decision("Metric.ignore_space", False, "as clients read")]
@@ -233,20 +237,21 @@ def decide(facts: Facts, base: Base, out: Path, characters: str | None = None, c
     return Plan(base, decisions, dictionary, steps, drawn, share)
 
 
-def _rate(base: Base, share: float) -> Decision:
-    """Return the learning rate for batches of this share of the base's."""
+def _rate(base: Base, share: float, keeps: bool) -> Decision:
+    """Return the learning rate for batches of this share of the base's, for weights that know all characters or not."""
     # the square root suits Adam, whose steps do not grow with the gradient
-    factor = math.sqrt(share) * (_SLOWER if base.is_trained else 1)
+    factor = math.sqrt(share) * (_SLOWER if base.is_trained or keeps else 1)
     rate = float(f"{base.config.at('Optimizer.lr.learning_rate', 0.001) * factor:.2g}")
     why = "of the base" if factor == 1 else f"{factor:.2g} times that of the base"
     return Decision("Optimizer.lr.learning_rate", rate, why)
 
 
-def _held_norms(base: Base, batch: int) -> Iterator[Decision]:
-    """Yield which BatchNorms of a released neck stay as they are in small batches."""
-    neck = base.config.at(NECK, "") if base.is_released and batch < _FEW_FOR_NORMS else ""
+def _held_norms(base: Base, batch: int, keeps: bool) -> Iterator[Decision]:
+    """Yield which BatchNorms of a released neck stay as they are: if it knows all characters, or in small batches."""
+    neck = base.config.at(NECK, "") if base.is_released and (keeps or batch < _FEW_FOR_NORMS) else ""
     if neck in _NORMS:
-        yield Decision("Global.freeze", list(_NORMS[neck]), f"{batch} samples are few for BatchNorm")
+        why = "to keep what the weights read" if keeps else f"{batch} samples are few for BatchNorm"
+        yield Decision("Global.freeze", list(_NORMS[neck]), why)
 
 
 def _of_machine(base: Base) -> Iterator[Decision]:

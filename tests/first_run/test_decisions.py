@@ -226,14 +226,20 @@ def test_batch_norms_of_a_released_neck_are_frozen_if_batches_are_small(name: st
     network = build_model(ctc_alone(with_class_counts(config, charset).at("Architecture")))
     norms = [name for name, layer in network.named_sublayers() if hasattr(layer, "_variance")]
     base = Base(name, (f"configs/pp-ocr/{name}.yml",), config, "released", charset, is_released=True)
-    few = WORDS._replace(samples=90)
+    new = WORDS._replace(characters=dict.fromkeys("abc", 100))
+    few = new._replace(samples=90)
     rows = [row.value for row in decide(few, base).decisions if row.key == "Global.freeze"]
     frozen = set(match_patterns(network, rows[0], "Global.freeze")) if rows else set()
     neck = [each for each in norms if each.startswith("head.ctc_encoder")]
     weights = {f"{each}.{part}" for each in neck for part in ("weight", "bias")}
     assert frozen == weights
-    for other in (decide(WORDS, base), decide(few, official(tmp_path))):
+    for other in (decide(new, base), decide(few, official(tmp_path))):
         assert not [row for row in other.decisions if row.key == "Global.freeze"]
+    # what knows all characters is trained with care
+    known = decide(new._replace(characters={"a": 200, "b": 100}), base)
+    assert known["Global.freeze"] == (rows[0] if rows else None)
+    rate = "Optimizer.lr.learning_rate"
+    assert known[rate] == pytest.approx(decide(new, base)[rate] / 10)
 
 
 def test_wide_lines_widen_an_official_network_with_its_frames(tmp_path: Path) -> None:

@@ -35,12 +35,12 @@ file beside each image. Its files are only read. The folder of --out then holds
   drawn.txt                drawn lines, which train a network from nothing beside yours
   dict.txt                 the characters, if they are not those of the base
   general.txt              lines that the base reads, to see what a training forgets
-  general_taught.txt       such lines that train, so that it forgets less
+  general_taught.txt       other such lines that train, so that it forgets less
   more.txt                 the lines of --more that have only characters of the
                            labels
   doubtful.tsv             labels that the base does not believe, the worst first
   look.png, init.html      what the network will see, and everything that was found
-  crops/, drawn/, general/ images cut out of pages, and drawn lines
+  crops/, drawn/, general/, general_taught/   images cut out of pages, and drawn lines
 """
 
 

@@ -32,7 +32,7 @@ from ppocr_ext.recognition.recognizer import Recognizer
 from ppocr_ext.sources.recognise import recognise
 from ppocr_ext.sources.samples import Source
 from ppocr_ext.survey.report import READ, DataReport, survey
-from ppocr_ext.synth.lines import LineSource, LineSplit, LineStyle, RandomTexts, find_fonts
+from ppocr_ext.synth.lines import FontFile, LineSource, LineSplit, LineStyle, RandomTexts, find_fonts
 from ppocr_ext.text_direction import VISUAL, turned
 
 DRAWABLE = 1_000  # characters that are drawn; of more, the first
@@ -214,13 +214,21 @@ def _rate_of(released: OfficialWeights | ReleasedSource, found: DataReport) -> R
     return Rate(right, len(pairs))
 
 
-def line_source(characters: Iterable[str], lengths: Sequence[float], seed: int) -> LineSource:
-    """Return what draws lines of random characters in the installed fonts; characters that no font has are left out.
+def line_source(
+    characters: Iterable[str],
+    lengths: Sequence[float],
+    seed: int,
+    fonts: tuple[FontFile, ...] | None = None,
+    style: LineStyle | None = None,
+) -> LineSource:
+    """Return what draws lines of random characters; characters that no font has are left out.
 
     Args:
         characters: single characters; if there are many, the first are drawn.
         lengths: what 5, 50 and 95 % of the labels have at most, in characters.
         seed: the seed of the lines.
+        fonts: None for those of the installed packages.
+        style: None for the default.
 
     Raises:
         DataError: no font is installed, or none has any of these characters.
@@ -228,4 +236,4 @@ def line_source(characters: Iterable[str], lengths: Sequence[float], seed: int) 
     drawable = [each for each in characters if len(each) == 1 and each.isprintable() and not each.isspace()]
     shortest, longest = (max(1, round(lengths[at])) for at in (0, 2))
     texts = RandomTexts("".join(drawable[:DRAWABLE]), (shortest, longest), None, skip_undrawable=True)
-    return LineSource({"train": LineSplit(texts, find_fonts(()))}, LineStyle(), seed)
+    return LineSource({"train": LineSplit(texts, fonts or find_fonts(()))}, style or LineStyle(), seed)

@@ -118,7 +118,12 @@ def result_lines(inspection: Inspection, files: Files, trial: Trial) -> Iterator
         part = _part(numbers["general_samples"], files.counts["general"])
         samples = f"{numbers['general_samples']:,} samples{part}"
         of_list = f"{numbers['general']:.2%} of {out / 'general.txt'} ({samples})"
-        yield f"  and {of_list}; {max_drop(inspection):.0%} may be lost (Eval.general)"
+        drawn = (
+            "; these lines are drawn: no real text is measured (--general LIST does that), and beside drawn lines that "
+            "train, a rise proves nothing"
+        )
+        limit = f"{max_drop(inspection):.0%} may be lost (Eval.general)"
+        yield f"  and {of_list}; {limit}{'' if inspection.general else drawn}"
     if trial.doubtful:
         judged = numbers["judged"]
         part = _part(judged, files.counts["train"] + files.counts["val"])

@@ -19,12 +19,13 @@ from ppocr_ext.checkpoint.weight_sources import find_source
 from ppocr_ext.config import Config
 from ppocr_ext.config.config_view import from_plain
 from ppocr_ext.config.yaml_io import dump
-from ppocr_ext.data.label_file import read_label_file, write_label_file
+from ppocr_ext.data.label_file import LabelLine, read_label_file, write_label_file
 from ppocr_ext.data.preprocessing import sampler_scales
 from ppocr_ext.data.sample_rules import FRAME_WIDTH, FRAMES_A_CHARACTER, SampleIssue
 from ppocr_ext.errors import DataError
 from ppocr_ext.first_run.decisions import WIDENS, Decision, Plan
-from ppocr_ext.first_run.inspect import DRAWABLE, Inspection, line_source
+from ppocr_ext.first_run.general_lines import general_lines, usable
+from ppocr_ext.first_run.inspect import Inspection, line_source
 from ppocr_ext.first_run.split import OWN_SPLIT
 from ppocr_ext.io.atomic import atomic_writer, write_text
 from ppocr_ext.io.resources import shown_path
@@ -35,6 +36,7 @@ from ppocr_ext.sources.listing import RECORD
 from ppocr_ext.sources.samples import SPLITS
 from ppocr_ext.survey.images import ImageReader
 from ppocr_ext.synth.dataset_folder import DatasetFolder, make_folder
+from ppocr_ext.synth.lines import LineSource
 
 CONFIG = "config.yml"
 NETWORK = "network.yml"
@@ -43,7 +45,7 @@ _TAUGHT = 0.3  # share of a batch of the lines that must still be read (docs/res
 _MORE = 0.2  # share of a batch of the lines that only train (docs/results.md, Few labels)
 _OF_BASE = ("name", "label_file_list", "ratio_list", "data_dir", "delimiter", "ds_width", "transforms")
 
-GENERAL_LINES = 1_200  # that are drawn
+GENERAL_LINES = 1_800  # that are drawn to judge; half as many are drawn to train
 _SHORT, _LONG = 2, 10  # characters of them, unless labels are shorter or longer, and as far as they fit
 MAX_DROP = 0.01  # of the general list
 JUDGED = 500  # samples of a list that are read before the training, and labels whose loss is computed
@@ -226,7 +228,10 @@ def config_text(plan: Plan, lists: Lists, out: Path, command: str) -> str:
     if lists.general is not None and base.weights is not None:
         kept = {"dataset": _files_beside(lists.general, lists.val), "max_drop": lists.max_drop}
         lines.append(
-            f"  general: {_inline(kept)}   {_comment('what may be lost of other lines: docs/training.md')}"
+            f"  general: {_inline(kept)}   "
+            + _comment(
+                "what may be lost of other lines; a rise of drawn ones proves nothing: docs/training.md"
+            )
         )
     elif base.config.at("Eval.general", None) is not None:
         lines.append("  general: null")
@@ -311,11 +316,8 @@ def _inline(value: Any) -> str:
     return yaml_text(value) if isinstance(value, str) else json.dumps(value)
 
 
-def _draw(
-    characters: Sequence[str], inspection: Inspection, folder: Path, count: int, lengths: Sequence[float]
-) -> None:
-    """Draw lines into a folder of our own; one that an earlier command drew otherwise is replaced."""
-    lines = line_source(characters, lengths, inspection.seed)
+def _draw(lines: LineSource, folder: Path, count: int) -> list[LabelLine]:
+    """Draw lines into a folder of our own, and return them; one that an earlier command drew otherwise is replaced."""
     wanted = DatasetFolder(lines, train=count, val=0)
     try:
         make_folder(folder, wanted, usable_cores())
@@ -324,6 +326,7 @@ def _draw(
             raise
         shutil.rmtree(folder)
         make_folder(folder, wanted, usable_cores())
+    return list(read_label_file(folder / "train_list.txt"))
 
 
 def _own_lmdbs(inspection: Inspection) -> tuple[Path, Path] | None:
@@ -384,8 +387,8 @@ def _write_drawn(inspection: Inspection) -> Data:
     plan = inspection.plan
     folder, file = inspection.out / "drawn", inspection.out / "drawn.txt"
     characters = sorted(plan.characters().intersection(inspection.found.texts.characters))
-    _draw(characters, inspection, folder, plan.drawn, inspection.found.texts.lengths)
-    lines = read_label_file(folder / "train_list.txt")
+    source = line_source(characters, inspection.found.texts.lengths, inspection.seed)
+    lines = _draw(source, folder, plan.drawn)
     write_label_file(file, ((line.images[0], plan.of_drawn(line.label)) for line in lines))
     return Data(folder, file)
 
@@ -456,37 +459,42 @@ def _write_general(
 ) -> tuple[Data | None, Data | None]:
     """Write the general lines that evaluate, and those that train; return both.
 
-    Every second line of the user's list evaluates, or every fourth drawn line. Lines with images of val and test do not
-    train.
+    Every second line of the user's list evaluates; lines with images of val and test do not train. Drawn lines that
+    evaluate are of another kind than those that train, and share no text with them.
 
     Raises:
         DataError: lines cannot be drawn, or the user's list cannot be read.
     """
     plan = inspection.plan
+    own = inspection.general
     known = plan.characters()
     if plan.base.charset is not None:
         known &= set(plan.base.charset.characters)
-    drawn = set(known)
-    if len(drawn) > DRAWABLE:  # no network reads random texts of thousands of rare characters
-        drawn = {each for each in drawn if each.isascii() or each in inspection.found.texts.characters}
-    own = inspection.general
-    file = own or inspection.out / "general" / "train_list.txt"
     frames = plan["RecResizeImg.image_shape"][2] // FRAME_WIDTH
+    most = plan.longest if plan[WIDENS] else min(plan.longest, frames)
+    is_kept = plan.base.weights is not None
     if own is None:
-        low, middle, high = inspection.found.texts.lengths[:3]
-        longest = max(high, min(_LONG, frames // FRAMES_A_CHARACTER, plan.longest))
-        lengths = (min(low, _SHORT), middle, longest)
-        _draw(sorted(drawn), inspection, file.parent, GENERAL_LINES, lengths)
-    lines = [line for line in read_label_file(file) if line.label and known.issuperset(line.label)]
-    texts = [line.label for line in lines]
-    labels = plan.as_labels(texts) if own else map(plan.of_drawn, texts)
-    most = min(plan.longest, frames)
-    rows = [(line.images[0], label) for line, label in zip(lines, labels, strict=True) if len(label) <= most]
-    every = 1 if plan.base.weights is None else 4 if own is None else 2
-    training = [row for number, row in enumerate(rows) if number % every]
-    training = _unseen(inspection, own, training, notes) if own else training
-    of_evaluation, of_training = (inspection.out / f"{name}.txt" for name in ("general", "general_taught"))
-    counts["general"] = write_label_file(of_evaluation, rows[::every])
-    counts["taught"] = write_label_file(of_training, training) if training else 0
-    general = Data(file.parent, of_evaluation) if rows else None
-    return general, Data(file.parent, of_training) if training else None
+        folders = [inspection.out / name for name in ("general", "general_taught")]
+        texts = inspection.found.texts
+        longest = max(texts.lengths[2], min(_LONG, frames // FRAMES_A_CHARACTER, plan.longest))
+        lengths = (min(texts.lengths[0], _SHORT), texts.lengths[1], longest)
+        of_judging, of_training, said = general_lines(known, texts.characters, lengths, most, inspection.seed)
+        notes.extend(said)
+        judging = usable(plan, _draw(of_judging, folders[0], GENERAL_LINES), known, most)
+        drawn = _draw(of_training, folders[1], GENERAL_LINES // 2) if is_kept else []
+        judged = {text for _, text in judging}
+        training = [row for row in usable(plan, drawn, known, most) if row[1] not in judged]
+    else:
+        folders = [own.parent] * 2
+        rows = usable(plan, list(read_label_file(own)), known, most, is_drawn=False)
+        judging = rows[:: 2 if is_kept else 1]
+        training = _unseen(inspection, own, rows[1::2] if is_kept else [], notes)
+    counts.update(general=len(judging), taught=len(training))
+    lists = zip(("general.txt", "general_taught.txt"), folders, (judging, training), strict=True)
+    general, taught = (
+        Data(folder, inspection.out / name)
+        if rows and write_label_file(inspection.out / name, rows)
+        else None
+        for name, folder, rows in lists
+    )
+    return general, taught

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ppocr_ext.errors import WeightsError
-from ppocr_ext.io.atomic import atomic_writer, remove_temporary_files, write_text
+from ppocr_ext.io.atomic import remove_temporary_files, write_bytes, write_text
 from ppocr_ext.io.plain_pickle import PlainPickleError, load_plain_pickle
 from ppocr_ext.limits import json_object, read_at_most
 
@@ -109,8 +109,7 @@ def is_train_state(content: Any) -> bool:
 def write_temporary(path: Path, content: bytes) -> Path:
     """Write and sync a temporary file in the folder of ``path``; return its path."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    with atomic_writer(temporary) as stream:
-        stream.write(content)
+    write_bytes(temporary, content)
     return temporary
 
 

@@ -246,13 +246,12 @@ def _report_unreadable(results: Sequence[ReadImage], bad_lines: Sequence[str]) -
 
 def _draw_sheet(args: argparse.Namespace, good: Sequence[ReadImage]) -> None:
     """Draw the first images."""
-    from ppocr_ext.io.atomic import atomic_writer
+    from ppocr_ext.io.atomic import write_bytes
     from ppocr_ext.recognition.reading_files import reading_sheet
 
     shown = good[: args.sheet_images]
     content, note = reading_sheet(shown, args.fonts)
-    with atomic_writer(Path(args.sheet)) as stream:
-        stream.write(content)
+    write_bytes(Path(args.sheet), content)
     of_all = "" if len(shown) == len(good) else f" (the first {len(shown):,} of {len(good):,} images)"
     print(f"sheet: {args.sheet}{of_all}", file=sys.stderr)
     if note:

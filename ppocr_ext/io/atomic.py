@@ -127,8 +127,13 @@ def is_temporary(name: str) -> bool:
 
 def write_text(path: Path, text: str) -> None:
     """Write ``text`` as UTF-8, atomically, with ``\\n`` line ends as they are."""
-    with atomic_writer(path) as stream:
-        stream.write(text.encode("utf-8"))
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path, content: bytes, *, sync: bool = True) -> None:
+    """Write a file, atomically; ``sync`` is that of :func:`atomic_writer`."""
+    with atomic_writer(path, sync=sync) as stream:
+        stream.write(content)
 
 
 def remove_temporary_files(folder: Path, *, shared: bool = False) -> None:

@@ -21,7 +21,7 @@ from tqdm import tqdm
 
 from ppocr_ext.data.label_file import write_label_file
 from ppocr_ext.errors import DataError
-from ppocr_ext.io.atomic import atomic_writer, write_text
+from ppocr_ext.io.atomic import write_bytes, write_text
 from ppocr_ext.limits import MAX_RECORD_BYTES, read_at_most, read_json_object, read_text
 from ppocr_ext.synth.captcha import CaptchaSource
 from ppocr_ext.synth.contact_sheet import Caption, Picture, contact_sheet
@@ -172,8 +172,7 @@ def _draw_task(out: Path, wanted: DatasetFolder, task: tuple[str, range]) -> tup
         else:
             image = wanted.source.image(split, index)[1]
             content = bytes(cv2.imencode(f".{wanted.image_format}", image, quality)[1])
-            with atomic_writer(path, sync=False) as stream:
-                stream.write(content)
+            write_bytes(path, content, sync=False)
             drawn += 1
         digest.update(content)
     return drawn, digest.hexdigest()
@@ -192,8 +191,7 @@ def _write_texts(out: Path, wanted: DatasetFolder) -> list[str]:
     for index in range(min(_SAMPLES, wanted.count(split))):
         label, image = source.image(split, index)
         pictures.append(Picture(image, (Caption(label, source.font(split, index)),)))
-    with atomic_writer(out / "samples.png") as stream:
-        stream.write(contact_sheet(pictures))
+    write_bytes(out / "samples.png", contact_sheet(pictures))
     return [read_text(out / name) for name in ("train_list.txt", "val_list.txt", "dict.txt")]
 
 

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ppocr_ext.errors import MissingPackageError, WeightsError
-from ppocr_ext.io.protobuf import fields
-from ppocr_ext.limits import read_at_most
+from ppocr_ext.io.protobuf import MAX_FIELDS, fields
+from ppocr_ext.limits import MAX_RECORD_BYTES, most_memory, read_at_most
 from ppocr_ext.messages import INSTALL_ONNX
 
 MAX_MODEL_BYTES = 2 << 30  # protobuf has no longer messages
@@ -122,13 +122,13 @@ def read_graph(graph: Path, weights: Path | None) -> GraphFile:
     Raises:
         MissingPackageError: the package that reads the file is not installed.
         WeightsError: the weights are quantized.
-        Exception: an exception of several classes, for a damaged file.
+        Exception: an exception of any class, for a damaged file.
     """
     if weights is None:
         arrays, operators = _read_onnx(graph)
     else:
         read = _read_pir if graph.suffix == ".json" else _read_program
-        shapes, operators = read(read_at_most(graph, MAX_MODEL_BYTES))
+        shapes, operators = read(read_at_most(graph, MAX_RECORD_BYTES))
         arrays = _read_weights(read_at_most(weights, MAX_MODEL_BYTES), shapes)
     if any(each.kind in _QUANTIZED for each in operators) or any(
         array.dtype in (np.int8, np.uint8) and array.ndim > 1 for array in arrays.values()
@@ -138,31 +138,28 @@ def read_graph(graph: Path, weights: Path | None) -> GraphFile:
             f"float32 or float16.",
             code="quantized_weights",
         )
-    full = {
-        name: array.astype(np.float32) if array.dtype == np.float16 else array
-        for name, array in arrays.items()
-    }
-    return GraphFile(full, list(_in_order(operators)))
+    return GraphFile(
+        {
+            name: array.astype(np.float32) if array.dtype == np.float16 else array
+            for name, array in arrays.items()
+        },
+        list(_in_order(operators)),
+    )
 
 
 def _in_order(operators: Sequence[Operator]) -> Iterator[Operator]:
     """Yield the operators that the outputs depend on, each after those that its inputs come from."""
     makers = {name: operator for operator in operators for name in operator.outputs}
-    stack = [iter([name for each in operators if each.kind == _OUTPUT for name in each.inputs])]
-    path: list[Operator] = []
+    waiting = [(each, False) for each in operators if each.kind == _OUTPUT][::-1]
     seen: set[int] = set()
-    while stack:
-        for name in stack[-1]:
-            maker = makers.get(name)
-            if maker is not None and id(maker) not in seen:
-                seen.add(id(maker))
-                path.append(maker)
-                stack.append(iter(maker.inputs))
-                break
-        else:
-            stack.pop()
-            if path:
-                yield path.pop()
+    while waiting:
+        operator, is_ready = waiting.pop()
+        if is_ready:
+            yield operator
+        elif id(operator) not in seen:
+            seen.add(id(operator))
+            waiting.append((operator, True))
+            waiting += [(makers[name], False) for name in operator.inputs[::-1] if name in makers]
 
 
 def _read_onnx(file: Path) -> tuple[dict[str, np.ndarray], list[Operator]]:
@@ -173,19 +170,33 @@ def _read_onnx(file: Path) -> tuple[dict[str, np.ndarray], list[Operator]]:
         raise MissingPackageError(
             f"{file} cannot be read without the package onnx. Fix: {INSTALL_ONNX}", code="missing_package"
         ) from error
-    try:
-        model = onnx.load_model(file)
-    except Exception as error:  # protobuf and onnx raise any class
-        raise ValueError(error) from error
+    model = onnx.load_model(file)
     graph = model.graph
     versions = {each.domain: each.version for each in model.opset_import}
-    arrays = {each.name: onnx.numpy_helper.to_array(each) for each in graph.initializer}
+    arrays = {
+        each.name: onnx.numpy_helper.to_array(each)
+        for each in graph.initializer
+        if each.data_type != onnx.TensorProto.STRING
+    }
+    left = 2 * most_memory(file.stat().st_size)  # a converter copies weights, and makes float32 of float16
     operators = [Operator(_OUTPUT, [each.name for each in graph.output], [])]
     for node in graph.node:
-        if node.op_type in _CONSTANT and all(name in arrays for name in node.input):
+        # NumPy would keep each text at the length of the longest
+        has_text = any(
+            each.s
+            or each.strings
+            or onnx.TensorProto.STRING in (each.t.data_type, each.i if each.name == "to" else None)
+            for each in node.attribute
+        )
+        if node.op_type in _CONSTANT and not has_text and all(name in arrays for name in node.input):
+            given = [arrays[name] for name in node.input]
+            # the values of a sum alone may be larger than all that it gets
+            if left < 8 * (np.broadcast(*given).size if node.op_type == "Add" else sum(map(np.size, given))):
+                raise ValueError("the constants made of its weights are larger than weights can be")
             values = ReferenceEvaluator(node, opsets=versions).run(
-                None, {name: arrays[name] for name in node.input}
+                None, dict(zip(node.input, given, strict=True))
             )
+            left -= sum(each.nbytes for each in values)
             arrays.update(zip(node.output, values, strict=True))
             continue
         operators.append(Operator(_KINDS.get(node.op_type, node.op_type), node.input, node.output))
@@ -218,10 +229,7 @@ def _read_program(content: bytes) -> tuple[dict[str, list[int]], list[Operator]]
     from paddle.base.proto import framework_pb2
 
     program = framework_pb2.ProgramDesc()
-    try:
-        program.ParseFromString(content)
-    except Exception as error:  # protobuf's own class
-        raise ValueError(str(error)) from error
+    program.ParseFromString(content)
     block = program.blocks[0]
     field = "dense_tensor" if hasattr(block.vars[0].type, "dense_tensor") else "lod_tensor"  # before Paddle 3
     shapes = {
@@ -260,7 +268,7 @@ def read_tensors(content: bytes) -> Iterator[np.ndarray]:
     Raises:
         ValueError: it is empty, truncated or something else.
     """
-    at = 0
+    at = described = 0  # the second one counts bytes before tensors
 
     def take(dtype: Any, count: int = 1) -> np.ndarray:
         nonlocal at
@@ -273,7 +281,8 @@ def read_tensors(content: bytes) -> Iterator[np.ndarray]:
     while at < len(content) or not at:
         start = at
         (version,), (levels,), (inner,), (size,) = map(take, (np.uint32, np.uint64, np.uint32, np.uint32))
-        if version or levels or inner:
+        described += int(size)
+        if version or levels or inner or described > MAX_FIELDS:
             raise ValueError(f"byte {start} starts no tensor")
         numbers = list(fields(memoryview(take(np.uint8, int(size)).tobytes())))
         dims = [value for key, value in numbers if key == _SIZE and isinstance(value, int)]

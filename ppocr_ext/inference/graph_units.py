@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ppocr_ext.errors import WeightsError
+from ppocr_ext.errors import PPOCRExtError, WeightsError
 from ppocr_ext.inference.graph_file import GraphFile, Operator, read_graph
 from ppocr_ext.modeling.restore import Norm, Unit
 
@@ -30,7 +30,9 @@ def read_units(graph: Path, weights: Path | None) -> list[Unit]:
         search = _Search(read_graph(graph, weights))
         for operator in search.graph.operators:
             search.read(operator)
-    except (ValueError, LookupError, TypeError, AttributeError, RuntimeError, OSError) as error:
+    except PPOCRExtError:
+        raise
+    except Exception as error:  # protobuf and onnx raise any class
         raise WeightsError(
             f"{graph}: its graph or weights cannot be read ({type(error).__name__}: {error}). Fix: get the files "
             f"again; graph and weights must be of one model.",
@@ -130,7 +132,7 @@ class _Search:
 
     def _read_rnn(self, inputs: Sequence[str], output: str) -> None:
         """Read an LSTM: in Paddle one operator for all layers, in ONNX one for each."""
-        names = [name for each in inputs[1:] for name in self.aliases.get(each, [each])]
+        names = [name for each in dict.fromkeys(inputs[1:]) for name in self.aliases.get(each, [each])]
         arrays = [array for name in names if (array := self.weight(name)) is not None]
         if arrays and arrays[0].ndim == 3:  # ONNX; after these, it may have the first state
             cells = [array for cell in zip(*arrays[:3], strict=True) for array in _cell_of_onnx(*cell)]

@@ -22,16 +22,33 @@ from ppocr_ext.errors import CharsetError, DataError, PPOCRExtError, WeightsErro
 from ppocr_ext.inference.formats import CHARACTERS, INFERENCE_YML, MODEL_FILE, POLICY
 from ppocr_ext.inference.graph_file import MAX_MODEL_BYTES, read_tensors
 from ppocr_ext.inference.runners import GRAPH
-from ppocr_ext.io.protobuf import inner
-from ppocr_ext.io.resources import file_digest, find_dictionary, package_folder
+from ppocr_ext.io.protobuf import fields, walk
+from ppocr_ext.io.resources import find_dictionary, package_folder
 from ppocr_ext.limits import MAX_CONFIG_BYTES, read_at_most
 from ppocr_ext.messages import LOG
 
 CLIENT_CACHE = "PADDLE_PDX_CACHE_HOME"  # the variable of the paddleocr 3 client
 # The transforms that the paddleocr 3 client accepts in inference.yml.
 _TRANSFORMS = ("DecodeImage", "RecResizeImg", "MultiLabelEncode", "KeepKeys")
-# Field numbers of ONNX that lead to external data: graph, initializer; graph, node, attribute, tensor.
-_EXTERNAL_DATA = ((7, 5, 13), (7, 1, 5, 5, 13))
+# The messages inside those of ONNX that lead to metadata and tensors. Control flow has graphs inside.
+_ONNX = {
+    ("model", 7): "graph",
+    ("model", 14): "metadata",
+    ("model", 20): "training",
+    ("model", 25): "function",
+    ("training", 1): "graph",
+    ("training", 2): "graph",
+    ("function", 7): "node",
+    ("function", 11): "attribute",
+    ("graph", 1): "node",
+    ("graph", 5): "tensor",
+    ("graph", 15): "sparse",
+    ("node", 5): "attribute",
+    **dict.fromkeys((("attribute", 5), ("attribute", 10)), "tensor"),
+    **dict.fromkeys((("attribute", 6), ("attribute", 11)), "graph"),
+    **dict.fromkeys((("attribute", 22), ("attribute", 23)), "sparse"),
+    **dict.fromkeys((("sparse", 1), ("sparse", 2)), "tensor"),
+}
 _COPY = "Fix: copy or download the files again, all of one model."
 
 
@@ -148,7 +165,8 @@ class ReleasedModel:
             raise CharsetError(
                 f"{self.graph} has {classes:,} classes, but its dictionary ({self.dictionary_from}) has {lines:,} "
                 f"lines (expected {lines + 1:,} classes with the blank, or {lines + 2:,} with a space too). Fix: give "
-                f"the dictionary that it was trained with: --dict FILE.",
+                f"the dictionary that it was trained with: --dict FILE. To read fewer characters: `ppocr-ext export "
+                f"{self.graph} --characters 0-9 --output DIR`, then predict with DIR.",
                 code="class_count",
             )
         use_space = classes == lines + 2
@@ -180,19 +198,22 @@ def find_released(
             f"there is no file {weights}, the weights of {graph}. {_COPY}", code="missing_file"
         )
     try:
-        metadata = _onnx_metadata(graph) if weights is None else {}
-        if weights is not None:
-            for _ in read_tensors(read_at_most(weights, MAX_MODEL_BYTES)):
+        contents = {file: read_at_most(file, MAX_MODEL_BYTES) for file in (graph, weights) if file}
+        digests = {file.name: hashlib.sha256(content).hexdigest() for file, content in contents.items()}
+        # Whatever the files are called now.
+        row = next(
+            (row for row in released_packages() if {*digests.values()} <= {*row.sha256.values()}), None
+        )
+        metadata = _onnx_metadata(graph, contents[graph]) if weights is None else {}
+        if weights is not None and row is None:
+            for _ in read_tensors(contents[weights]):
                 pass  # Paddle runs a truncated file without a word
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TypeError) as error:
         raise WeightsError(
             f"{weights or graph} is damaged or of another kind ({error}). {_COPY}", code="damaged_file"
         ) from error
     if POLICY in metadata:
         return None
-    digests = {file.name: file_digest(file) for file in (graph, weights) if file}
-    # Whatever the files are called now.
-    row = next((row for row in released_packages() if {*digests.values()} <= {*row.sha256.values()}), None)
     model = ReleasedModel(
         form="onnx" if weights is None else "paddle",
         graph=graph,
@@ -236,12 +257,15 @@ def _find_by_name(name: str, dictionary: str | PathLike[str] | None) -> Released
 
 
 def _find_graph(path: Path) -> Path | None:
-    """Return the graph of the only model at ``path``; None if there is none, or if an export wrote it.
+    """Return the graph of the only model at ``path``; None if an export wrote it, there is none, or only in a run.
 
     Raises:
         WeightsError: there are several, or the weights have no graph.
     """
-    if ((path if path.is_dir() else path.parent) / MODEL_FILE).is_file():
+    if ((path if path.is_dir() else path.parent) / MODEL_FILE).is_file() or (
+        # the folder of a run, whatever else lies in it
+        (path / "config.yml").is_file() and any(path.glob("*.pdparams"))
+    ):
         return None
     prefix = str(path).removesuffix(".pdiparams")
     listed = (
@@ -249,7 +273,16 @@ def _find_graph(path: Path) -> Path | None:
         if path.is_dir()
         else [path, *(Path(f"{prefix}{ending}") for ending in (".json", ".pdmodel"))]
     )
-    graphs = [each for each in listed if _is_graph(each) and each.is_file()]
+    graphs = [
+        each
+        for each in listed
+        if each.is_file()
+        and (
+            each.suffix in (".onnx", ".pdmodel")
+            or each.name == GRAPH
+            or (each.suffix == ".json" and each.with_suffix(".pdiparams").is_file())
+        )
+    ]
     if len(graphs) > 1:
         raise WeightsError(
             f"{path} has {len(graphs)} models ({', '.join(each.name for each in graphs)}). Fix: give the file of one.",
@@ -264,31 +297,29 @@ def _find_graph(path: Path) -> Path | None:
     return next(iter(graphs), None)
 
 
-def _is_graph(file: Path) -> bool:
-    is_json = file.name == GRAPH or (file.suffix == ".json" and file.with_suffix(".pdiparams").is_file())
-    return is_json or file.suffix in (".onnx", ".pdmodel")
-
-
-def _onnx_metadata(file: Path) -> dict[str, str]:
+def _onnx_metadata(file: Path, content: bytes) -> dict[str, str]:
     """Return the texts that an ONNX file has by key.
 
     Raises:
-        OSError, ValueError: it cannot be read, is truncated, or is not ONNX.
+        ValueError, TypeError: it is truncated, has too many fields, or is not ONNX.
         WeightsError: its weights are in other files, which its digest does not cover.
     """
-    message = memoryview(read_at_most(file, MAX_MODEL_BYTES))
-    if len(inner(message, 7)) != 1:
-        raise ValueError("it has no graph")
-    if any(inner(message, *path) for path in _EXTERNAL_DATA):
+    found = walk(memoryview(content), "model", _ONNX)
+    places = [place for place, _ in found]
+    if ("tensor", 13) in places:
         raise WeightsError(
             f"{file} keeps its weights in other files. Fix: put them into one file: "
             f"`onnx.save(onnx.load({file.name!r}), 'one.onnx')`.",
             code="external_data",
         )
-    entries = ([*inner(entry, 1), *inner(entry, 2)] for entry in inner(message, 14))  # key, value
-    return {
-        bytes(pair[0]).decode("utf-8"): bytes(pair[1]).decode("utf-8") for pair in entries if len(pair) == 2
-    }
+    if places.count(("model", 7)) != 1:
+        raise ValueError("it has no graph")
+    entries: list[dict[int, Any]] = [
+        dict(fields(value))
+        for place, value in found
+        if place == ("model", 14) and isinstance(value, memoryview)
+    ]
+    return {str(each[1], "utf-8"): str(each[2], "utf-8") for each in entries if each.keys() >= {1, 2}}
 
 
 def _with_yml(model: ReleasedModel, file: Path) -> ReleasedModel:
@@ -304,11 +335,18 @@ def _with_yml(model: ReleasedModel, file: Path) -> ReleasedModel:
             name: options for step in content["PreProcess"]["transform_ops"] for name, options in step.items()
         }
         decoder, characters = content["PostProcess"]["name"], content["PostProcess"].get("character_dict")
-        name = str(content.get("Global", {}).get("model_name") or "") or None
+        name = content.get("Global", {}).get("model_name", "")
         shape = tuple(int(size) for size in steps.get("RecResizeImg", {}).get("image_shape", ()))
         color = (steps.get("DecodeImage") or {"img_mode": "RGB"})["img_mode"]
+        if not all(isinstance(each, str) for each in (decoder, name, color)):  # nested aliases have no end
+            raise TypeError("found a list or a mapping, expected a text")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise _bad_yml(file, f"{type(error).__name__}: {error}") from error
+        raise _bad_yml(
+            file,
+            "it is the config of a training: rename it or move it away"
+            if "Architecture" in (content or ())
+            else f"{type(error).__name__}: {error}",
+        ) from error
     if decoder != "CTCLabelDecode":
         raise DataError(
             f"{file}: {name or 'this model'} is not a CTC recogniser (PostProcess.name: {decoder}, expected "
@@ -333,7 +371,7 @@ def _with_yml(model: ReleasedModel, file: Path) -> ReleasedModel:
         raise _bad_yml(file, "PostProcess.character_dict is no list of characters")
     return replace(
         model,
-        name=model.name or name,
+        name=model.name or name or None,
         characters=None if characters is None else tuple(characters),
         dictionary_from=f"{file.name} has no PostProcess.character_dict" if characters is None else file.name,
         image_shape=(3, shape[1], shape[2]),

@@ -197,7 +197,9 @@ def open_parts(source: Source, options: OpenOptions) -> RecognizerParts:
     if not is_exported(source):
         return _of_run(source, options)
     options.refuse_training(str(source), "an exported model")
-    return _of_onnx(source, options) if _is_onnx(source) else _of_export(read_exported(source), options)
+    return (
+        _of_onnx(source, options) if source.suffix == ".onnx" else _of_export(read_exported(source), options)
+    )
 
 
 def find_model(
@@ -228,11 +230,7 @@ def find_model(
 
 def is_exported(path: Path) -> bool:
     """Return True for a folder or an ONNX file that ``ppocr-ext export`` wrote; False for a run or a config."""
-    return _is_onnx(path) or (path / MODEL_FILE).is_file()
-
-
-def _is_onnx(path: Path) -> bool:
-    return path.suffix == ".onnx"
+    return path.suffix == ".onnx" or (path / MODEL_FILE).is_file()
 
 
 def _of_run(path: Path, options: OpenOptions) -> RecognizerParts:

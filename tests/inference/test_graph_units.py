@@ -121,6 +121,37 @@ def test_biases_affines_and_norms_keep_their_order(tmp_path, steps, bias):
     np.testing.assert_allclose(layers(paddle.to_tensor(images)).numpy(), expected, atol=1e-5)
 
 
+CONCAT = [("Concat", [f"c{number}"] * 2, f"c{number + 1}", {"axis": 0}) for number in range(40)]
+
+
+@pytest.mark.parametrize(
+    ("steps", "shapes"),
+    [(CONCAT, {"c0": [1]}), ([("Add", ["a", "b"], "c40", {})], {"a": [20_000, 1], "b": [1, 20_000]})],
+    ids=["concat", "add"],
+)
+def test_constants_larger_than_weights_can_be_are_not_computed(tmp_path, steps, shapes):
+    nodes = [helper.make_node(kind, inputs, [output], **options) for kind, inputs, output, options in steps]
+    nodes.append(helper.make_node("MatMul", ["x", "c40"], ["y"]))
+    tensors = [numpy_helper.from_array(np.ones(shape, np.float32), name) for name, shape in shapes.items()]
+    file = tmp_path / "hostile.onnx"
+    onnx.save(helper.make_model(helper.make_graph(nodes, "g", [], [], tensors)), str(file))
+    with raises_code(WeightsError, "damaged_file", "larger than weights can be"):
+        read_units(file, None)
+
+
+def test_texts_in_a_graph_are_left_alone(tmp_path):
+    """NumPy would take the memory of the longest text for each."""
+    text = onnx.TensorProto(name="t", data_type=onnx.TensorProto.STRING, dims=[50_000])
+    text.string_data.extend([b"a" * 50_000, *[b""] * 49_999])
+    nodes = [
+        helper.make_node("Constant", [], ["s"], value_strings=list(text.string_data)),
+        helper.make_node("Concat", ["s", "t"], ["y"], axis=0),
+    ]
+    file = tmp_path / "texts.onnx"
+    onnx.save(helper.make_model(helper.make_graph(nodes, "g", [], [], [text])), str(file))
+    assert read_units(file, None) == []
+
+
 def test_layers_of_other_shapes_or_without_a_bias_do_not_fit(tmp_path):
     units = read_units(small_graph(tmp_path / "small.onnx", []), None)
     for other in (nn.Conv2D(3, 3, 3), nn.Conv2D(3, 4, 3, bias_attr=False), nn.Linear(8, 36)):

@@ -12,11 +12,11 @@ from released import DETECTOR, describe, save_layer
 
 from ppocr_ext.errors import CharsetError, DataError, WeightsError
 from ppocr_ext.inference.released import find_released
-from ppocr_ext.io.protobuf import fields
+from ppocr_ext.io.protobuf import MAX_FIELDS, fields
 
 
-def onnx_file(file, metadata=(), external=None, constant=False):
-    """An ONNX file of one product, whose weights are the value of a node if `constant` is true."""
+def onnx_file(file, metadata=(), external=None, constant=False, branch=False):
+    """An ONNX file of one product; its weights may be the value of a node, or in a branch of an `If`."""
     tensor = helper.make_tensor("w", TensorProto.FLOAT, [3, 5], np.zeros(15))
     if external is not None:
         tensor.data_location = TensorProto.EXTERNAL
@@ -25,6 +25,10 @@ def onnx_file(file, metadata=(), external=None, constant=False):
     if constant:
         nodes.insert(0, helper.make_node("Constant", [], ["w"], value=tensor))
     graph = helper.make_graph(nodes, "g", [], [], [] if constant else [tensor])
+    if branch:
+        graph = helper.make_graph(
+            [helper.make_node("If", ["c"], ["y"], then_branch=graph, else_branch=graph)], "g", [], []
+        )
     model = helper.make_model(graph)
     helper.set_model_props(model, dict(metadata))
     file.write_bytes(model.SerializeToString())
@@ -92,12 +96,35 @@ def test_files_that_are_cut_short_or_of_another_kind(folder, tmp_path, name, mor
             find_released(file)
 
 
+@pytest.mark.parametrize("branch", [False, True])
 @pytest.mark.parametrize("constant", [False, True])
 @pytest.mark.parametrize("location", ["../weights.bin", "weights.bin", "/etc/passwd"])
-def test_weights_outside_an_onnx_file_are_refused(tmp_path, location, constant):
-    file = onnx_file(tmp_path / "a.onnx", external=location, constant=constant)
+def test_weights_outside_an_onnx_file_are_refused(tmp_path, location, constant, branch):
+    file = onnx_file(tmp_path / "a.onnx", external=location, constant=constant, branch=branch)
     with raises_code(WeightsError, "external_data", file):
         find_released(file)
+
+
+def test_empty_fields_without_end_are_refused(folder, tmp_path):
+    nodes = b"\x0a\x00" * (MAX_FIELDS + 1)
+    descriptions = bytes(16) + b"\x02\x00\x00\x00\x08\x05" + bytes(4)  # a tensor of one number
+    for name, content in (
+        ("a.onnx", b"\x3a\x82\xb5\x18" + nodes),
+        ("b.onnx", b"\x72\x00" * MAX_FIELDS + b"\x3a\x00"),
+        ("inference.pdiparams", descriptions * MAX_FIELDS),
+        ("inference.pdiparams", descriptions[:16] + b"\x82\xb5\x18\x00" + nodes),
+    ):
+        (tmp_path / name).write_bytes(content)
+        with raises_code(WeightsError, "damaged_file", name):
+            find_released(tmp_path / name)
+
+
+def test_the_folder_of_a_run_is_a_run_whatever_else_lies_in_it(tmp_path):
+    file = onnx_file(tmp_path / "a.onnx")
+    (tmp_path / "config.yml").touch()
+    assert find_released(tmp_path).graph == file
+    (tmp_path / "latest.pdparams").touch()
+    assert find_released(tmp_path) is None and find_released(file).graph == file
 
 
 def test_several_models_and_missing_files_are_named(folder):
@@ -147,6 +174,20 @@ def test_a_description_that_is_no_yaml(folder):
         (folder / "inference.yml").write_bytes(content)
         with raises_code(DataError, "bad_content", folder / "inference.yml"):
             find_released(folder)
+
+
+def test_nested_aliases_and_configs_of_a_training_are_called_what_they_are(folder, tmp_path):
+    lists = ["a0: &a0 [x, x]", *(f"a{n + 1}: &a{n + 1} [{', '.join([f'*a{n}'] * 9)}]" for n in range(40))]
+    steps = "PreProcess: {transform_ops: [{DecodeImage: {img_mode: COLOR}}]}"
+    post = "PostProcess: {name: DECODER}\nGlobal: {model_name: MODEL}"
+    for word in ("COLOR", "DECODER", "MODEL"):
+        content = "\n".join((*lists, steps, post)).replace(word, "*a40")
+        (folder / "inference.yml").write_text(content)
+        with raises_code(DataError, "bad_content", "expected a text"):
+            find_released(folder)
+    (folder / "inference.yml").write_text("Architecture: {Backbone: {name: PPLCNetV4}}\nGlobal: {}\n")
+    with raises_code(DataError, "bad_content", "the config of a training"):
+        find_released(folder)
 
 
 def test_a_dictionary_that_is_given_takes_precedence(folder):

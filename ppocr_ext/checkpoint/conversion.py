@@ -21,7 +21,7 @@ from ppocr_ext.inference.comparison import distance, text_inputs
 from ppocr_ext.inference.formats import ExportedEngine
 from ppocr_ext.inference.graph_units import read_units
 from ppocr_ext.inference.released import ReleasedModel
-from ppocr_ext.io.atomic import atomic_writer, write_text
+from ppocr_ext.io.atomic import write_bytes, write_text
 from ppocr_ext.io.resources import cache_folder, config_root
 from ppocr_ext.limits import json_object, read_at_most
 from ppocr_ext.messages import LOG
@@ -43,11 +43,13 @@ class Conversion:
         file: the ``.pdparams``, of a network with a CTC head alone and ``fused: true``.
         config: the shipped config of the network, such as ``pp-ocr/v6_small.yml``.
         classes: CTC classes, with the blank.
+        difference: the largest difference of its probabilities from those of the model; None if it was not compared.
     """
 
     file: Path
     config: str
     classes: int
+    difference: float | None
 
 
 def ctc_alone(architecture: Config) -> dict[str, Any]:
@@ -72,36 +74,43 @@ def ctc_alone(architecture: Config) -> dict[str, Any]:
     return {**plain, "fused": True}
 
 
-def conversion_of(model: ReleasedModel) -> Conversion:
+def conversion_of(model: ReleasedModel, *, trusted: bool = False) -> Conversion:
     """Return the weights of a released model in the form that trains, from the cache folder if they are there.
-
-    Raises:
-        WeightsError: the files are damaged, the cache folder cannot be written to, or the
-            model is of a network that this package does not have.
-    """
-    file = cache_folder("weights") / "converted" / f"{model.digest}.{_FORMAT}.pdparams"
-    facts = file.with_suffix(".json")
-    try:
-        if file.is_file():
-            return Conversion(file, **json_object(read_at_most(facts, _MAX_FACTS)))
-    except (OSError, ValueError, TypeError):  # damaged: converted again
-        facts.unlink(missing_ok=True)
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        result = convert(model, file)
-        write_text(facts, json.dumps({"config": result.config, "classes": result.classes}))
-    except OSError as error:
-        raise not_writable(file.parent, error) from error
-    return result
-
-
-def convert(model: ReleasedModel, file: Path, *, trusted: bool = False) -> Conversion:
-    """Write the weights of a released model in the form that trains.
 
     Args:
         model: its files.
-        file: the ``.pdparams`` to write.
         trusted: run a model that is not known, to compare its outputs with those of the network.
+
+    Raises:
+        WeightsError: the files are damaged, the cache folder cannot be written to, the model is of a network that this
+            package does not have, or the network computes other outputs, now or in an earlier comparison.
+    """
+    file = cache_folder("weights") / "converted" / f"{model.digest}.{_FORMAT}.pdparams"
+    facts = file.with_suffix(".json")
+    runs = trusted or model.is_known
+    try:
+        result: Conversion | None = Conversion(file, **json_object(read_at_most(facts, _MAX_FACTS)))
+    except (OSError, ValueError, TypeError):  # not there, or damaged
+        result = None
+    if result is None or not file.is_file() or (runs and result.difference is None):
+        try:
+            result = _convert(model, file, runs)
+            write_text(
+                facts, json.dumps({key: value for key, value in vars(result).items() if key != "file"})
+            )
+        except OSError as error:
+            raise not_writable(file.parent, error) from error
+    if (result.difference or 0) > _SAME:
+        raise WeightsError(
+            f"{model.graph}: with its weights, the network computes other probabilities than the model (difference "
+            f"{result.difference:.1e}, at most {_SAME:.0e} is expected). Fix: get graph and weights of one download.",
+            code="other_network",
+        )
+    return result
+
+
+def _convert(model: ReleasedModel, file: Path, runs: bool) -> Conversion:
+    """Write the weights of a released model to ``file``; if ``runs``, compare its outputs with the network's.
 
     Raises:
         WeightsError: as :func:`conversion_of`.
@@ -117,24 +126,15 @@ def convert(model: ReleasedModel, file: Path, *, trusted: bool = False) -> Conve
     classes = linear.kernel.shape[1]
     name, network, match = _matching_network(model, units, classes)
     filled = set(fill(match.pairs))
-    if model.is_known or trusted:
-        _compare(model, network, _image_shape(load(config_root() / name)))
-    else:
-        LOG.warning(
-            "%s: its outputs were not compared with those of the network, since this runs a program of somebody else. "
-            "`ppocr-ext weights convert %s --out NAME.pdparams --trust-model` does it.",
-            model.source,
-            model.graph,
-        )
+    difference = _difference(model, network, _image_shape(load(config_root() / name))) if runs else None
     state = {
         # no output depends on the others, which official weights have
         key: tensor if key in filled else paddle.zeros_like(tensor)
         for key, tensor in network.state_dict().items()
     }
-    with atomic_writer(file) as stream:
-        stream.write(tensors_to_bytes(state))
+    write_bytes(file, tensors_to_bytes(state))
     LOG.info("%s: %d entries of %s, %s classes", model.source, len(filled), name, f"{classes:,}")
-    return Conversion(file, name, classes)
+    return Conversion(file, name, classes, difference)
 
 
 def _matching_network(
@@ -174,23 +174,16 @@ def _image_shape(config: Config) -> tuple[int, int, int]:
 
 
 @paddle.no_grad()
-def _compare(model: ReleasedModel, network: paddle.nn.Layer, image_shape: tuple[int, int, int]) -> None:
-    """Check that model and network compute the same from drawn text.
-
-    Raises:
-        WeightsError: they do not.
-    """
+def _difference(
+    model: ReleasedModel, network: paddle.nn.Layer, image_shape: tuple[int, int, int]
+) -> float | None:
+    """Return the largest difference of probabilities of model and network from drawn text; None without an engine."""
     try:
         engine = ExportedEngine(model.form, model.graph, files=model.files)
     except MissingPackageError as error:
-        LOG.warning("%s: its outputs were not compared with those of the network. %s", model.source, error)
-        return
+        LOG.warning("%s cannot be run: %s", model.source, error)
+        return None
     images = text_inputs((2, *image_shape))
     difference = distance(engine.probabilities(images), network(paddle.to_tensor(images)).numpy())
     LOG.info("%s: the largest difference of probabilities is %.1e", model.source, difference)
-    if difference > _SAME:
-        raise WeightsError(
-            f"{model.graph}: with its weights, the network computes other probabilities than the model (difference "
-            f"{difference:.1e}, at most {_SAME:.0e} is expected). Fix: get graph and weights of one download.",
-            code="other_network",
-        )
+    return difference

@@ -221,7 +221,7 @@ class WeightMatch:
         ]
         lines = [
             self.class_note,
-            f"config keys that differ: {'; '.join(self.differences)}" if self.differences else "",
+            f"keys of Architecture that differ: {'; '.join(self.differences)}" if self.differences else "",
             f"missing in the file: {shortened(self.missing, SHOWN)}" if self.missing else "",
             f"of another shape: {shortened(shapes, SHOWN, '; ')}" if shapes else "",
         ]
@@ -378,7 +378,10 @@ def config_differences(file: Shapes, model: Shapes) -> list[str]:
 def _differences(file: Shapes, model: Shapes) -> list[str]:
     lines = []
     backbones = [_below(shapes, "backbone.") for shapes in (file, model)]
-    if backbones[0] and any(backbones[0].get(name) != shape for name, shape in backbones[1].items()):
+    fused = [not any(name.endswith("._mean") for name in shapes) for shapes in backbones]
+    if backbones[0].keys() & backbones[1].keys() and fused[0] != fused[1]:
+        lines.append(_line("fused", *fused))
+    elif backbones[0] and any(backbones[0].get(name) != shape for name, shape in backbones[1].items()):
         lines.append("Backbone: another network, or another size of it, in the file")
     necks = [_neck(shapes) for shapes in (file, model)]
     if None not in necks and necks[0] != necks[1]:

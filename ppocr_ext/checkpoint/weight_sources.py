@@ -59,8 +59,12 @@ class ReleasedSource:
 
     @property
     def line(self) -> str:
-        """A line with the digest."""
-        return f"{self.place}: sha256 {self.digest}"
+        """A line with the digest, and whether the conversion was compared with the model."""
+        doubt = (
+            f"; its outputs were not compared with those of the network: `ppocr-ext weights convert {self.model.graph} "
+            f"--out NAME.pdparams --trust-model` does it, but runs a program of somebody else"
+        )
+        return f"{self.place}: sha256 {self.digest}{doubt if self.conversion.difference is None else ''}"
 
     @property
     def record(self) -> dict[str, str]:

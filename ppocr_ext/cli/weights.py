@@ -6,12 +6,14 @@ import argparse
 from pathlib import Path
 
 from ppocr_ext.checkpoint.official_weights import official, pin_file, table
-from ppocr_ext.checkpoint.weight_sources import find_source
+from ppocr_ext.checkpoint.weight_sources import ReleasedSource, find_source
 from ppocr_ext.cli.options import add_trust_argument
 from ppocr_ext.errors import WeightsError
+from ppocr_ext.inference.graph_file import MAX_MODEL_BYTES
 from ppocr_ext.inference.released import find_released, released_packages
-from ppocr_ext.io.atomic import check_writable
+from ppocr_ext.io.atomic import check_writable, write_bytes
 from ppocr_ext.io.resources import cache_folder
+from ppocr_ext.limits import read_at_most
 from ppocr_ext.run.logs import set_up_console
 
 EPILOG = """\
@@ -79,7 +81,7 @@ def _convert(args: argparse.Namespace) -> None:
     from ppocr_ext.host.complete import import_paddle
 
     import_paddle()
-    from ppocr_ext.checkpoint.conversion import convert
+    from ppocr_ext.checkpoint.conversion import conversion_of
 
     set_up_console(to_stderr=True)
     model = find_released(args.name, by_name=True)
@@ -91,5 +93,10 @@ def _convert(args: argparse.Namespace) -> None:
         )
     out = args.out.with_name(f"{args.out.name.removesuffix('.pdparams')}.pdparams")
     check_writable(out)
-    made = convert(model, out, trusted=args.trust_model)
-    print(f"{made.file}: the network of configs/{made.config} with fused: true and {made.classes:,} classes")
+    made = conversion_of(model, trusted=args.trust_model)
+    write_bytes(out, read_at_most(made.file, MAX_MODEL_BYTES))
+    print(
+        f"{ReleasedSource(args.name, model).line}\n"
+        f"{out}: the network of configs/{made.config}, {made.classes:,} classes, CTC alone. In the config: "
+        f"Architecture.fused: true; with a second head also Global.pretrained_partial: true"
+    )

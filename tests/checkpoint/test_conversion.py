@@ -17,9 +17,10 @@ from released import (
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
-from ppocr_ext.checkpoint.conversion import conversion_of, convert
+from ppocr_ext.checkpoint.conversion import conversion_of
 from ppocr_ext.checkpoint.weight_sources import ReleasedSource, find_source
 from ppocr_ext.checkpoint.weights import load_weights
+from ppocr_ext.cli.main import main
 from ppocr_ext.config import load
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.inference import released
@@ -107,9 +108,22 @@ def test_a_trusted_model_must_compute_what_the_network_computes(folder, tiny, tm
 
     describe(tmp_path, CHARACTERS, shape=SHAPE, name=NAME)
     model = find_released(onnx_release(tiny[0], tmp_path / "other.onnx", change=swish))
-    convert(model, tmp_path / "untrusted.pdparams")
-    with raises_code(WeightsError, "other_network", "difference"):
-        convert(model, tmp_path / "trusted.pdparams", trusted=True)
+    for _ in range(2):  # also of weights that are converted already
+        assert "not compared" in ReleasedSource("other.onnx", model).line
+    for trusted in (True, False):  # the comparison is remembered
+        with raises_code(WeightsError, "other_network", "difference"):
+            conversion_of(model, trusted=trusted)
+
+
+def test_convert_names_the_key_of_the_network_and_so_does_an_error(folder, tmp_path, capsys):
+    out = tmp_path / "tiny.pdparams"
+    assert main(["weights", "convert", str(folder), "--out", str(out), "--trust-model"]) == 0
+    said = capsys.readouterr().out
+    assert f"{out}: " in said and "Architecture.fused: true" in said and "not compared" not in said
+    assert "not compared" not in find_source(str(folder)).line
+    network, _ = shipped_network("pp-ocr/v6_tiny", fused=False)
+    with raises_code(WeightsError, "weights_mismatch", "fused: true in the file, false in the model"):
+        load_weights(network, out, charset=Charset(CHARACTERS))
 
 
 def test_float16_is_converted_and_int8_or_nan_is_refused(folder, tiny, tmp_path):
@@ -124,8 +138,9 @@ def test_float16_is_converted_and_int8_or_nan_is_refused(folder, tiny, tmp_path)
 
     describe(tmp_path, CHARACTERS, shape=SHAPE, name=NAME)
     half = with_kernels(lambda array: array.astype(np.float16))
-    assert convert(find_released(half), tmp_path / "half.pdparams").classes == 20
-    weights = Checkpoint(tmp_path / "half.pdparams").weights()
+    made = conversion_of(find_released(half))
+    assert made.classes == 20
+    weights = Checkpoint(made.file).weights()
     assert {each.dtype for each in weights.values()} == {np.dtype("float32")}
     for function, code in (
         (lambda array: array.astype(np.int8), "quantized_weights"),
@@ -145,9 +160,12 @@ def test_a_name_is_found_in_the_cache_of_the_client(folder, tmp_path, monkeypatc
     assert source.record["sha256"] == source.digest
 
 
-def test_a_real_model_computes_the_same(tmp_path):
-    model = real_release("PP-OCRv6_small_rec", "rapidocr")  # its digest is known: it is compared
-    assert convert(model, tmp_path / "real.pdparams").classes == 18_710
+def test_a_real_model_computes_the_same(tmp_path, monkeypatch):
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
+    made = conversion_of(
+        real_release("PP-OCRv6_small_rec", "rapidocr")
+    )  # its digest is known: it is compared
+    assert made.classes == 18_710 and made.difference < 1e-5
 
 
 @pytest.mark.parametrize(

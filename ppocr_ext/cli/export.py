@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
     from ppocr_ext.run.logs import set_up_logs
 
     set_up_logs(args.host)
-    config = read_recogniser_config(args)
+    config = _config(args)
     old_dictionary = args.old_dict
     if args.characters or args.dict:
         from ppocr_ext.export.fewer_characters import compare_readings, with_characters
@@ -123,6 +123,30 @@ def run(args: argparse.Namespace) -> int:
     )
     _print(exported)
     return 0
+
+
+def _config(args: argparse.Namespace) -> Config:
+    """Return the config of the run, or of ``-c``; that of the network of a released model, with its dictionary."""
+    from ppocr_ext.checkpoint.weight_sources import ReleasedSource, find_source
+    from ppocr_ext.config import load
+    from ppocr_ext.first_run.bases import open_base
+    from ppocr_ext.io.atomic import scratch_folder, write_text
+    from ppocr_ext.text_direction import client_direction
+
+    source = find_source(args.run_folder or "")
+    if not isinstance(source, ReleasedSource):
+        return read_recogniser_config(args)
+    folder = scratch_folder()
+    write_text(folder / "dict.txt", "\n".join(source.model.characters or ()))
+    values = {
+        "Global.character_dict_path": str(folder / "dict.txt"),
+        "Global.use_space_char": source.charset().use_space,
+        # a folder of its name would hide the model
+        "Global.save_inference_dir": f"{Path(args.run_folder).stem}_inference",
+        "Global.text_direction": client_direction(source.model.name),
+    }
+    write_text(folder / "config.yml", open_base(args.run_folder, Path()).config.with_values(values).to_yaml())
+    return load([folder / "config.yml"], args.opt)
 
 
 def _folder(args: argparse.Namespace, config: Config) -> Path:

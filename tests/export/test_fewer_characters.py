@@ -6,13 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from error_codes import raises_code
 from networks import assert_near
+from released import CHARACTERS, describe, write_network
 from saved_runs import save_run
 from tiny_runs import captchas, tiny
 
 from ppocr_ext.charset import characters_in
 from ppocr_ext.cli.main import main
 from ppocr_ext.errors import CharsetError
+from ppocr_ext.io.resources import CACHE_VARIABLE
 from ppocr_ext.recognition.images import read_image
 from ppocr_ext.recognition.opening import OpenOptions, open_parts
 
@@ -66,3 +69,16 @@ def test_characters_that_the_recogniser_does_not_know_are_refused(
     save_run(tiny("student"), tmp_path / "run")
     assert main(["export", str(tmp_path / "run"), "--characters", "0-9A"]) == 2
     assert "does not know A" in capsys.readouterr().err
+
+
+def test_a_released_model_is_cut_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    write_network("pp-ocr/v6_tiny", tmp_path, 320)
+    describe(tmp_path, CHARACTERS, shape=(3, 48, 320), name="PP-OCRv6_tiny_rec")
+    dictionary = tmp_path / "few.txt"
+    dictionary.write_text("c\na\n", encoding="utf-8")
+    with raises_code(CharsetError, "class_count", "ppocr-ext export", "--characters"):
+        open_parts(tmp_path, OpenOptions(dictionary=dictionary, trust_model=True))
+    words = ["export", str(tmp_path), "--output", str(tmp_path / "cut"), "--format", "paddle"]
+    assert main([*words, "--dict", str(dictionary)]) == 0
+    assert open_parts(tmp_path / "cut", OpenOptions()).charset.characters == ("a", "c")

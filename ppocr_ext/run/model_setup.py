@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate
-from operator import eq
 from pathlib import Path
 from typing import Any
 
@@ -293,17 +292,18 @@ def _load_sub_model(
     return bool(path)
 
 
-def require_reading_teachers(context: RunContext, model: nn.Layer, names: Sequence[str]) -> None:
-    """Check that each frozen teacher reads samples of ``Train`` better than by chance.
+def require_reading(context: RunContext, model: nn.Layer, names: Sequence[str | None]) -> None:
+    """Check that weights read samples of ``Train`` better than by chance: those of frozen teachers, or of one network.
 
-    It reads :data:`LINES` samples without augmentation, with CTC and NRTR. Only process 0 does this, and not in a
-    resumed run. Teachers and random generators do not change. A teacher without these branches is not checked, nor are
-    fewer than :data:`_FEWEST` different labels. A teacher that reads few of them right is warned of.
+    They read :data:`LINES` samples without augmentation, with CTC and NRTR. Only process 0 does this, and not in a
+    resumed run. Networks and random generators do not change. A network without these branches is not checked, nor are
+    fewer than :data:`_FEWEST` different labels. A teacher that reads few of them right is warned of, and one network
+    whose texts have the right length alone: it may learn.
 
     Args:
         context: the context of a training.
         model: the networks with their weights, not wrapped.
-        names: the names of the teachers.
+        names: the names of the teachers; None for a model without sub-models.
 
     Raises:
         WeightsError: the texts of a teacher are not nearer to their labels than to the labels of other samples.
@@ -320,35 +320,66 @@ def require_reading_teachers(context: RunContext, model: nn.Layer, names: Sequen
     )
     batch = one_batch(replace(context, components=wide), model, LINES)
     for name in names if len(set(batch.texts)) >= _FEWEST else ():
-        teacher = model.models[name]
-        branches = getattr(teacher.head, "branches", _SINGLE_HEADS.get(type(teacher.head), set()))
+        network = model if name is None else model.models[name]
+        network.eval()
+        branches = getattr(network.head, "branches", _SINGLE_HEADS.get(type(network.head), set()))
         texts = {
-            branch: _texts(context, teacher, batch.images, branch)
+            branch: _texts(context, network, batch.images, branch)
             for branch in sorted({"ctc", "gtc"} & set(branches))
         }
-        scores = {branch: likeness(read, batch.texts) for branch, read in texts.items()}
-        text = "; ".join(
-            f"{branch} {own:.2f}, by chance {chance:.2f}" for branch, (own, chance) in scores.items()
+        model.train()  # frozen teachers stay as they are
+        _judge(name, texts, batch.texts)
+
+
+def _judge(name: str | None, texts: Mapping[str, Sequence[str]], labels: Sequence[str]) -> None:
+    """Log how a network reads, by the texts of each branch; see :func:`require_reading`.
+
+    Raises:
+        WeightsError: a teacher reads no better than by chance.
+    """
+    scores = {branch: likeness(read, labels) for branch, read in texts.items()}
+    text = "; ".join(
+        f"{branch} {own:.2f}, by chance {chance:.2f}" for branch, (own, chance) in scores.items()
+    )
+    count = len(labels)
+    LOG.info(
+        "%s reads %d samples of Train; likeness to their labels: %s",
+        name or "Global.pretrained_model",
+        count,
+        text,
+    )
+    is_noise = bool(scores) and all(own <= chance for own, chance in scores.values())
+    # without spaces, as most metrics compare them
+    pairs = [
+        [(text.replace(" ", ""), label.replace(" ", "")) for text, label in zip(read, labels, strict=True)]
+        for read in texts.values()
+    ]
+    right = max((sum(text == label for text, label in each) for each in pairs), default=count)
+    long = max((sum(len(text) == len(label) for text, label in each) for each in pairs), default=0)
+    if name is None and is_noise and 2 * long > count:
+        LOG.warning(
+            "Global.pretrained_model: %d of %d texts have the length of their label, but not its characters. The "
+            "weights have probably another dictionary, or its lines in another order. Fix: give theirs with "
+            "--old-dict, or as Global.character_dict_path",
+            long,
+            count,
         )
-        LOG.info("%s reads %d samples of Train; likeness to their labels: %s", name, batch.samples, text)
-        if scores and all(own <= chance for own, chance in scores.values()):
-            raise WeightsError(
-                f"{name} is frozen, but cannot read Train: its texts of {batch.samples} samples are not nearer to "
-                f"their labels than to others (likeness: {text}).\n  Probable causes: a dictionary in another order "
-                f"than its own, a wrong file, another image size or normalisation.\n"
-                f"Fix: correct that; to train anyway: -o Global.{ALLOW_UNTRAINED}=true.",
-                code="teacher_cannot_read",
-            )
-        labels = _without_spaces(batch.texts)
-        right = [sum(map(eq, _without_spaces(read), labels)) for read in texts.values()]
-        if right and max(right) < _FEW_RIGHT * batch.samples:
-            reads = f"reads {max(right)} of {batch.samples} samples of Train right, and would teach its errors too"
-            LOG.warning("%s %s. Fix: train it on such lines first, if you can", name, reads)
-
-
-def _without_spaces(texts: Iterable[str]) -> list[str]:
-    """Return texts as most metrics compare them."""
-    return [each.replace(" ", "") for each in texts]
+    elif name is not None and is_noise:
+        raise WeightsError(
+            f"{name} is frozen, but cannot read Train: its texts of {count} samples are not nearer to "
+            f"their labels than to others (likeness: {text}).\n  Probable causes: a dictionary in another order "
+            f"than its own, a wrong file, another image size or normalisation.\n"
+            f"Fix: correct that; to train anyway: -o Global.{ALLOW_UNTRAINED}=true.",
+            code="teacher_cannot_read",
+        )
+    elif name is not None and right < _FEW_RIGHT * count:
+        LOG.warning(
+            "%s reads %d of %d samples of Train right, and would teach its errors too. Fix: train it on such lines "
+            "first, if you can",
+            name,
+            right,
+            count,
+        )
 
 
 def _texts(context: RunContext, teacher: nn.Layer, images: Tensor, branch: str) -> list[str]:

@@ -46,7 +46,7 @@ from ppocr_ext.run.freezing import (
 from ppocr_ext.run.general import is_left_to_choose, teacher_before
 from ppocr_ext.run.host_config import check_profiler
 from ppocr_ext.run.loader_setup import RunData
-from ppocr_ext.run.model_setup import Records, load_model_weights, official_records, require_reading_teachers
+from ppocr_ext.run.model_setup import Records, load_model_weights, official_records, require_reading
 from ppocr_ext.run.model_wrappers import (
     Amp,
     build_amp,
@@ -173,7 +173,9 @@ def _loss_and_weights(context: RunContext, model: nn.Layer) -> tuple[Loss, dict[
                 code="missing_weights",
             )
         loss = TaughtLoss(loss, None if distils else teacher_before(context, model))
-    require_reading_teachers(context, model, sorted(frozen & loaded.keys()))
+    require_reading(
+        context, model, [name for name in loaded if name is None] or sorted(frozen & loaded.keys())
+    )
     if context.checkpoint is None:  # the weights of a resumed run differ from those of the centers anyway
         compare_center_weights(loss, model)
     return loss, loaded

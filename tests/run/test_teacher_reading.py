@@ -20,7 +20,7 @@ from ppocr_ext.loop.session import train
 from ppocr_ext.modeling.digests import state_digest
 from ppocr_ext.modeling.heads.nrtr_head import END_ID, START_ID
 from ppocr_ext.run.context import RunContext, RunOptions, open_context
-from ppocr_ext.run.model_setup import LINES, likeness, require_reading_teachers
+from ppocr_ext.run.model_setup import LINES, likeness, require_reading
 from ppocr_ext.run.networks import build_network
 from ppocr_ext.run.one_batch import one_batch
 from ppocr_ext.run.run import Run
@@ -123,11 +123,15 @@ def context(tiny):
         return open_context(tiny("distill", **values), RunOptions("train"))
 
 
+BATCHES: list[Any] = []  # of models_of
+
+
 def models_of(context: RunContext, reader: Reader, branch: str) -> Any:
     """The tiny networks, with a teacher that knows the samples."""
     network = build_network(context.components, context.charset)
     wide = context.components.with_values({"Train.loader.batch_size_per_card": LINES})
     batch = one_batch(replace(context, components=wide), network, LINES)
+    BATCHES.append(batch)
     texts = {
         image.tobytes(): str(text) for image, text in zip(batch.entries[0].numpy(), batch.texts, strict=True)
     }
@@ -137,23 +141,32 @@ def models_of(context: RunContext, reader: Reader, branch: str) -> Any:
 
 @pytest.mark.parametrize("branch", ["ctc", "gtc"])
 def test_a_reading_teacher_passes_and_one_of_another_dictionary_does_not(context, branch):
-    require_reading_teachers(context, models_of(context, str, branch), ["Teacher"])
+    require_reading(context, models_of(context, str, branch), ["Teacher"])
     with raises_code(WeightsError, "teacher_cannot_read", "Teacher", "24 samples", branch, ALLOW):
-        require_reading_teachers(context, models_of(context, shifted, branch), ["Teacher"])
+        require_reading(context, models_of(context, shifted, branch), ["Teacher"])
 
 
 def test_a_teacher_that_makes_an_error_in_almost_each_line_is_warned_of(context, caplog):
-    require_reading_teachers(context, models_of(context, lambda text: text[:-1] + "0", "ctc"), ["Teacher"])
+    require_reading(context, models_of(context, lambda text: text[:-1] + "0", "ctc"), ["Teacher"])
     assert "samples of Train right, and would teach its errors too" in caplog.text
     caplog.clear()
-    require_reading_teachers(context, models_of(context, str, "ctc"), ["Teacher"])
+    require_reading(context, models_of(context, str, "ctc"), ["Teacher"])
     assert "right" not in caplog.text
+
+
+@pytest.mark.parametrize(("reader", "warns"), [(shifted, True), (str, False), (lambda text: "7", False)])
+def test_weights_to_fine_tune_of_another_dictionary_are_warned_of(context, reader, warns, caplog):
+    single = models_of(context, reader, "ctc").models["Teacher"]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(model_setup, "one_batch", lambda *_: BATCHES[-1])
+        require_reading(context, single, [None])
+    assert ("probably another dictionary" in caplog.text) == warns and single.training
 
 
 def test_who_is_not_judged(context, captchas, tmp_path):
     def calls(context: RunContext, branch: str = "ctc", names: tuple[str, ...] = ("Teacher",)) -> int:
         network = models_of(context, shifted, branch)
-        require_reading_teachers(context, network, names)
+        require_reading(context, network, names)
         return int(network.models["Teacher"].calls)
 
     allowed = context.components.with_values({ALLOW: True})
@@ -250,5 +263,5 @@ def test_arabic_texts_are_compared_as_they_are_written(tiny, captchas, tmp_path,
     found = []
     monkeypatch.setattr(model_setup, "likeness", lambda *pair: found.append(likeness(*pair)) or found[-1])
     for branch in ("ctc", "gtc"):
-        require_reading_teachers(context, models_of(context, str, branch), ["Teacher"])
+        require_reading(context, models_of(context, str, branch), ["Teacher"])
     assert [own for own, _ in found] == [1.0, 1.0]

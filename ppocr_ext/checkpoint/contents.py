@@ -14,8 +14,8 @@ import numpy as np
 from ppocr_ext.checkpoint.checkpoints import Checkpoint, TrainState, unwrapped
 from ppocr_ext.checkpoint.files import read_state
 from ppocr_ext.checkpoint.weight_match import class_axis
-from ppocr_ext.errors import DataError, WeightsError
-from ppocr_ext.io.atomic import atomic_writer
+from ppocr_ext.errors import WeightsError
+from ppocr_ext.io.atomic import atomic_writer, check_writable
 from ppocr_ext.messages import metric_text
 
 _FIX = "Fix: give another checkpoint, one from before it went wrong."
@@ -299,6 +299,5 @@ def new_files(target: Path, endings: Iterable[str] = (".pdparams", ".states")) -
     """
     files = [Path(f"{target}{ending}") for ending in endings]
     for file in files:
-        if file.exists():
-            raise DataError(f"{file} exists. Fix: give another name, or move it away.", code="file_exists")
+        check_writable(file)
     return files

@@ -70,14 +70,14 @@ def run(args: argparse.Namespace) -> int:
     """Run the command; return the exit code."""
     from ppocr_ext.checkpoint.contents import BEFORE, new_files
     from ppocr_ext.evaluation.blend import blend_checkpoints, least_general
-    from ppocr_ext.io.atomic import check_writable, write_text
+    from ppocr_ext.io.atomic import write_text
     from ppocr_ext.report.curves import plots_file, way_plot
     from ppocr_ext.run.logs import set_up_logs
 
     set_up_logs(args.host)
     target = Path(args.out.removesuffix(".pdparams")) if args.out else None
-    for file in new_files(target, (".pdparams", ".states", ".json", ".svg")) if target else ():
-        check_writable(file)
+    if target:
+        new_files(target, (".pdparams", ".states", ".json", ".svg"))
     own = Path(args.before) / BEFORE
     before = str(own) if Path(f"{own}.pdparams").is_file() else args.before
     points, best = blend_checkpoints(_config(args), before, args.max_drop, target=target, host_path=args.host)

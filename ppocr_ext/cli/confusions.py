@@ -35,11 +35,12 @@ the exit code is 1.
 test, Tango's score interval). A column `group`, or PPOCRLabel's names page_crop_3.jpg, give the page of a line; then
 limits are for losses that correlate by up to 0.2 within a page.
 
-Output: OUT.html (one page with samples), OUT.json, OUT_lines.tsv (newly wrong and right), OUT_pairs.tsv,
-OUT_deletions.tsv, OUT_insertions.tsv, OUT_groups.tsv, OUT_characters.tsv.
+Output, in the folder DIR: confusions.html (one page with samples), confusions.json, lines.tsv (newly wrong and right),
+pairs.tsv, deletions.tsv, insertions.tsv, groups.tsv, characters.tsv.
 
 exit codes: 0 done; 1 the general accuracy fell by more than --max-drop; 2 error
 """
+_PAGE = "confusions.html"
 _SHOWN = 3  # images that an error names
 
 
@@ -79,8 +80,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out",
         type=Path,
         default=Path("confusions"),
-        metavar="OUT",
-        help="start of the output files' names (default: confusions)",
+        metavar="DIR",
+        help="folder of the output files (default: confusions)",
     )
 
 
@@ -112,22 +113,16 @@ def run(args: argparse.Namespace) -> int:
         _lists(args, after or [], images),
     )
     texts = {
-        ".html": report.confusion_page(comparison, args.title, images),
-        ".json": report.to_json(comparison),
-        "_lines.tsv": report.lines_tsv(comparison),
-        "_pairs.tsv": report.pairs_tsv(comparison, "substitutions"),
-        "_deletions.tsv": report.pairs_tsv(comparison, "deletions"),
-        "_insertions.tsv": report.pairs_tsv(comparison, "insertions"),
-        "_groups.tsv": report.groups_tsv(comparison),
-        "_characters.tsv": report.characters_tsv(comparison),
+        _PAGE: report.confusion_page(comparison, args.title, images),
+        "confusions.json": report.to_json(comparison),
+        **report.tables(comparison),
     }
-    files = {args.out.with_name(f"{args.out.name}{ending}"): text for ending, text in texts.items()}
-    for path, text in files.items():
-        write_text(path, text)
+    for name, text in texts.items():
+        write_text(args.out / name, text)
     print(report.to_text(comparison))
     if images.note:
         print(images.note)
-    print(f"written: {', '.join(map(str, files))}")
+    print(f"written: {args.out / _PAGE}; beside it {', '.join([*texts][1:])}")
     changes = comparison.changed.get(report.GENERAL)
     if changes is None or args.max_drop is None or -changes.gain <= args.max_drop:
         return 0
@@ -144,7 +139,10 @@ def _check_options(args: argparse.Namespace) -> None:
             "--max-drop and --general-before need --general and --general-before: give both",
             code="missing_option",
         )
-    check_writable(args.out.with_name(f"{args.out.name}.html"))
+    page = args.out / _PAGE
+    if args.out.is_dir() and any(args.out.iterdir()) and not page.exists():
+        raise DataError(f"{args.out} holds other files. Fix: give another --out.", code="folder_not_empty")
+    check_writable(page)
 
 
 def _read_both(

@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ppocr_ext.cli.options import add_host_argument
-from ppocr_ext.io.atomic import write_text
+from ppocr_ext.cli.options import add_host_argument, add_number
+from ppocr_ext.config.global_keys import ValueRule
 from ppocr_ext.messages import LOG, fit, for_people
 
 if TYPE_CHECKING:
@@ -42,6 +42,9 @@ file beside each image. Its files are only read. The folder of --out then holds
   look.png, init.html      what the network will see, and everything that was found
   crops/, drawn/, general/, general_taught/   images cut out of pages, and drawn lines
 """
+
+
+_OF_STEPS = 0.8  # share of --minutes; evaluations take the others
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -85,8 +88,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--split", action="store_true", help="split anew, also if DATA is split; its test part stays")
     add("--test", action="store_true", help="also take a part for a test, which no training sees")
+    add_number(
+        parser,
+        "--minutes",
+        ValueRule("number", 0.1),
+        metavar="N",
+        help="plan at most as many steps as fit into N minutes (one core or one GPU)",
+    )
     add("--seed", type=int, default=1, metavar="N", help="of the split and of what is drawn (1)")
-    add("--force", action="store_true", help="write the files anew if DIR is there")
+    add("--force", action="store_true", help="replace what `init` wrote into DIR, and nothing else")
     add("--trust-model", action="store_true", help="run a teacher that is an inference model unknown to us")
     add("--dry", action="store_true", help="only look and decide; write nothing")
     add("--json", action="store_true", help="print the result as JSON; all else goes to standard error")
@@ -98,11 +108,11 @@ def run(args: argparse.Namespace) -> int:
     from ppocr_ext.charset import characters_in
     from ppocr_ext.first_run.inspect import inspect_source
     from ppocr_ext.first_run.report import decision_lines, finding_lines, source_lines
-    from ppocr_ext.first_run.writing import require_free
+    from ppocr_ext.first_run.writing import require_free, require_unread
     from ppocr_ext.sources.recognise import recognise
 
-    if not args.dry and not args.force:
-        require_free(args.out)
+    if not args.dry:
+        require_free(args.out, args.force)
     source = recognise(
         args.data,
         format=args.format,
@@ -129,6 +139,7 @@ def run(args: argparse.Namespace) -> int:
     if args.dry:
         _say(args, ["nothing was written (--dry)"])
     else:
+        require_unread(inspection)
         _write(args, inspection, content)
     if args.json:
         print(json.dumps(content, indent=1, ensure_ascii=False))
@@ -142,10 +153,10 @@ def _say(args: argparse.Namespace, lines: Iterable[str]) -> None:
 
 def _write(args: argparse.Namespace, inspection: Inspection, content: dict[str, Any]) -> None:
     """Write the files, try the config, and print what that shows; add it to ``content``."""
-    from ppocr_ext.first_run.report import memory_lines, next_commands, page_text, result_lines
-    from ppocr_ext.first_run.writing import write_first_run
+    from ppocr_ext.first_run.report import changed_lines, next_commands, page_text, result_lines
+    from ppocr_ext.first_run.writing import write_first_run, write_record
     from ppocr_ext.host.complete import import_paddle
-    from ppocr_ext.sources.listing import RECORD
+    from ppocr_ext.io.atomic import write_text
 
     import_paddle()
     from ppocr_ext.first_run.trial import try_config, try_steps
@@ -157,14 +168,20 @@ def _write(args: argparse.Namespace, inspection: Inspection, content: dict[str, 
     level = LOG.level
     LOG.setLevel(logging.WARNING)  # the result says what evaluations log
     try:
+        _say(args, ["training steps are tried, which takes up to some minutes …"])
         plan, seconds = try_steps(inspection, args.host)
-        _say(args, memory_lines(inspection, plan))
+        if args.minutes and seconds:
+            plan = plan.of_epochs(max(1, int(_OF_STEPS * 60 * args.minutes / seconds)))
+        _say(args, changed_lines(inspection, plan))
         inspection = replace(inspection, plan=plan)
+        _say(args, ["files are written, and the weights read some lines …"])
         files = write_first_run(inspection, args.again)
         trial = try_config(inspection, files, seconds, args.host)
     except BaseException:
         if is_new:  # half of it is of no use
             shutil.rmtree(args.out, ignore_errors=True)
+        else:
+            write_record(args.out, {})
         raise
     finally:
         LOG.setLevel(level)
@@ -175,6 +192,6 @@ def _write(args: argparse.Namespace, inspection: Inspection, content: dict[str, 
     content |= {**counts, "before_training": trial.numbers, "commands": commands}
     content["notes"] += [*files.notes, *filter(None, [trial.note])]
     write_text(args.out / "init.html", page_text(inspection, files, trial))
-    write_text(args.out / RECORD, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    write_record(args.out, content)
     page = args.out / "init.html"
     _say(args, [f"page: {page}", "next:", *(f"  {each}" for each in commands)])

@@ -97,7 +97,11 @@ def _add_output_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="the worst first: the wrong ones by their edit distance, then by confidence",
     )
-    add("--sheet", metavar="PNG", help="also draw each image with its text under it; wrong ones in red")
+    add(
+        "--sheet",
+        metavar="PNG",
+        help="also draw the worst images with their texts, and none that is read right",
+    )
     add_count(
         parser,
         "--sheet-images",
@@ -245,14 +249,18 @@ def _report_unreadable(results: Sequence[ReadImage], bad_lines: Sequence[str]) -
 
 
 def _draw_sheet(args: argparse.Namespace, good: Sequence[ReadImage]) -> None:
-    """Draw the first images."""
+    """Draw the worst images, and none that is read right."""
     from ppocr_ext.io.atomic import write_bytes
-    from ppocr_ext.recognition.reading_files import reading_sheet
+    from ppocr_ext.recognition.reading_files import reading_sheet, worst_first
 
+    good = [each for each in worst_first(good) if each.wrong or each.image.label is None]
+    if not good:
+        print(f"sheet: {args.sheet} is not written, since every label is read", file=sys.stderr)
+        return
     shown = good[: args.sheet_images]
     content, note = reading_sheet(shown, args.fonts)
     write_bytes(Path(args.sheet), content)
-    of_all = "" if len(shown) == len(good) else f" (the first {len(shown):,} of {len(good):,} images)"
+    of_all = "" if len(shown) == len(good) else f" (the worst {len(shown):,} of {len(good):,} images)"
     print(f"sheet: {args.sheet}{of_all}", file=sys.stderr)
     if note:
         print(for_people(f"note: {note}"), file=sys.stderr)

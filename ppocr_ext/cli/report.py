@@ -6,6 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from ppocr_ext.io.atomic import check_writable
+
 EPILOG = """\
 examples:
   ppocr-ext report output/run                           # output/run/report.html, report_curves.svg
@@ -45,11 +47,13 @@ def run(args: argparse.Namespace) -> int:
 
     folder = Path(args.runs[0]) if len(args.runs) == 1 else Path()
     out = Path(args.out or folder / REPORT_FILE)
+    curves = out.with_name(f"{out.stem}_curves.svg")
+    for file in (out, curves):
+        check_writable(file)
     runs = write_report(args.runs, out, args.title)
     print(f"report: {out}")
     if args.no_curves:
         return 0
-    curves = out.with_name(f"{out.stem}_curves.svg")
     if write_curves(runs, curves, args.title):
         print(f"curves: {curves}")
     else:

@@ -63,7 +63,8 @@ def run(args: argparse.Namespace) -> int:
     set_up_logs(args.host)
     subject = open_subject(read_config(args), args.samples, args.host, args.old_dict)
     page = args.out / "sanity.html"
-    check_writable(page)
+    for file in (page, page.with_suffix(".svg")):
+        check_writable(file)
     about = list(_about(subject, args.steps))
     print("\n".join(about))
     _print_row(HEAD)

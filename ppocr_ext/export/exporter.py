@@ -35,7 +35,7 @@ from ppocr_ext.inference.formats import (
 )
 from ppocr_ext.inference.graph import Reader, only_width, write_reader
 from ppocr_ext.inference.runners import NetworkEngine
-from ppocr_ext.io.atomic import atomic_folder, write_text
+from ppocr_ext.io.atomic import atomic_folder, require_own, write_text
 from ppocr_ext.messages import LOG
 from ppocr_ext.recognition.exported import CHARSET_FILE
 from ppocr_ext.recognition.images import WidthPolicy
@@ -134,8 +134,9 @@ def export_recogniser(
         form.require_packages()
     parts = RecognizerParts(NetworkEngine(trained.network), policy, charset)
     drawn = drawn_images(charset.characters, policy.image_shape[1])
-    # Earlier versions also wrote vectors.json. --force removes it, since it has values of the model before.
-    with atomic_folder(output, ("vectors.json", *FILES), force=force) as folder:
+    if force:
+        require_own(output, FILES, MODEL_FILE)
+    with atomic_folder(output, FILES, force=force) as folder:
         graph = _write_forms(folder, trained, name, policy, width, chosen)
         pictures = [Picture(each) for each in (*eval_images(trained.config, _EVAL_IMAGES), *drawn)]
         comparisons = _of_forms(chosen, compare_files(folder, parts, pictures, width is None), folder)

@@ -112,6 +112,7 @@ class Plan:
         steps: the optimizer steps of the whole training.
         drawn: how many lines are drawn for the training; 0 if it begins with weights.
         share: of the drawn lines in a batch that has no lines of ``--more``.
+        guessing: the first steps of a network from nothing, which read nothing right.
     """
 
     base: Base
@@ -120,6 +121,7 @@ class Plan:
     steps: int
     drawn: int
     share: float
+    guessing: int
 
     def __getitem__(self, key: str) -> Any:
         """Return the value of a decision; None if there is none."""
@@ -166,7 +168,25 @@ class Plan:
                 "batches of an optimizer step, as many samples as before",
             ),
         ]
-        return replace(self, decisions=tuple(rows), steps=self.steps * times)
+        return replace(self, decisions=tuple(rows), steps=self.steps * times, guessing=self.guessing * times)
+
+    def of_epochs(self, most: int) -> Plan:
+        """Return the plan with at most ``most`` epochs, for ``--minutes``; evaluations and warm-up follow."""
+        share = most / self["Global.epoch_num"]
+        if share >= 1:
+            return self
+        steps = round(self.steps * share)
+        warm_up = self["Optimizer.lr.warmup_epoch"] * share
+        cost = "fewer lines will be read right"
+        if self.base.is_from_nothing:
+            cost = f"the first {self.guessing:,} read nothing right"
+        changed = {
+            "Global.epoch_num": (most, f"{steps:,} of the usual {self.steps:,} steps: {cost}"),
+            "Global.eval_batch_step": ([0, max(1, round(steps / 20))], ""),
+            "Optimizer.lr.warmup_epoch": (float(f"{warm_up:.2g}"), "the same share of the epochs"),
+        }
+        rows = tuple(Decision(row.key, *changed.get(row.key, row[1:])) for row in self.decisions)
+        return replace(self, decisions=rows, steps=steps)
 
 
 def decide(facts: Facts, base: Base, out: Path, characters: str | None = None, can_draw: bool = True) -> Plan:
@@ -234,7 +254,7 @@ def decide(facts: Facts, base: Base, out: Path, characters: str | None = None, c
             else []
         ),
     )
-    return Plan(base, decisions, dictionary, steps, drawn, share)
+    return Plan(base, decisions, dictionary, steps, drawn, share, steps // 4)
 
 
 def _rate(base: Base, share: float, keeps: bool) -> Decision:

@@ -82,10 +82,10 @@ def decision_lines(inspection: Inspection) -> Iterator[str]:
             yield f"  Begin with it: {get}init … --base {name} --force"
 
 
-def memory_lines(inspection: Inspection, plan: Plan) -> Iterator[str]:
-    """Yield the decisions that are others in a plan that fits into the memory."""
+def changed_lines(inspection: Inspection, plan: Plan) -> Iterator[str]:
+    """Yield the decisions that are others in a plan that fits into the memory and the time."""
     yield from (
-        f"to fit into the memory: {row.key}: {row.value}{row.why and f' ({row.why})'}"
+        f"to fit into memory and time: {row.key}: {row.value}{row.why and f' ({row.why})'}"
         for row in plan.decisions
         if row not in inspection.plan.decisions
     )
@@ -108,10 +108,11 @@ def result_lines(inspection: Inspection, files: Files, trial: Trial) -> Iterator
             f"; {numbers['unknown']:,} with characters that it does not know" if numbers["unknown"] else ""
         )
         part = _part(numbers["samples"], files.counts["val"])
-        yield f"Before you train: {numbers['accuracy']:.2%} of val ({numbers['samples']:,} samples{part}{unknown})"
-    elif plan.base.is_from_nothing:
+        who = "Before you train" if plan.base.teacher is None else "The teacher reads"
+        yield f"{who}: {numbers['accuracy']:.2%} of val ({numbers['samples']:,} samples{part}{unknown})"
+    if plan.base.is_from_nothing:
         drawn = f" with {plan.drawn:,} drawn lines besides yours" if plan.drawn else ""
-        yield f"From nothing{drawn}: expect nothing right for about {plan.steps // 4:,} of {plan.steps:,} steps"
+        yield f"From nothing{drawn}: expect nothing right for about {plan.guessing:,} of {plan.steps:,} steps"
     if "own_size" in numbers:
         yield f"  {numbers['own_size']:.2%} with images in the size that these weights were trained with"
     if "general" in numbers:
@@ -129,7 +130,7 @@ def result_lines(inspection: Inspection, files: Files, trial: Trial) -> Iterator
         part = _part(judged, files.counts["train"] + files.counts["val"])
         yield f"  doubtful labels: {out / 'doubtful.tsv'}, the worst first ({judged:,} samples{part})"
     elif files.val.labels is not None:
-        yield "  wrong labels cannot be found before weights read them: run init again with --base after the training"
+        yield f"  wrong labels cannot be found before weights read them: later, init … --base {out / RUN} --out NAME"
     if "seconds" in numbers:
         of_evaluation = numbers.get("reading", 0.0) * (files.counts["val"] + files.counts["general"])
         evaluations = plan.steps // plan["Global.eval_batch_step"][1]
@@ -164,7 +165,7 @@ def page_text(inspection: Inspection, files: Files, trial: Trial) -> str:
     figures = {
         "usable samples": plain(texts.samples),
         "characters": plain(len(texts.characters)),
-        "of val before you train": percent(trial.numbers.get("accuracy")),
+        "of val by the weights so far": percent(trial.numbers.get("accuracy")),
     }
     cards = "".join(f"<div><b>{value}</b><span>{name}</span></div>" for name, value in figures.items())
     lines = [

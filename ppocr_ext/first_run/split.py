@@ -90,13 +90,17 @@ def split_samples(
             "Fix: label more images.",
             code="too_few_samples",
         )
-    if 0 in codes and (codes == 1).sum() >= _FEWEST_VAL and not redo:
+    is_split = 0 in codes and (codes == 1).sum() >= _FEWEST_VAL and not redo
+    if is_split and (2 in codes or not test):
         return Split(codes, OWN_SPLIT, frozenset(characters[1] - characters[0]))
     if redo or 0 not in codes:  # only an evaluation or a test part: nothing to train on
         codes[codes == 1] = 0
     if redo and test or 0 not in codes:
         codes[:] = 0
-    parts = (1, 2) if test and not (codes == 2).any() else (1,)
+    parts = [
+        *([] if is_split else [1]),
+        *([2] if test and 2 not in codes else []),
+    ]  # val stays if it is there
     same = []
     if originals:
         first = dict(zip(keys_of["image"][::-1].tolist(), range(len(codes) - 1, -1, -1), strict=True))

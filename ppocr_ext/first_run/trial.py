@@ -23,7 +23,7 @@ from ppocr_ext.data.batches import batch_size, batch_size_key
 from ppocr_ext.data.label_file import read_raw_lines, write_label_file
 from ppocr_ext.data.preprocessing import SQUASH, apply_transforms, read_preprocessing, sampler_scales
 from ppocr_ext.data.sample_seeds import generators_seeded
-from ppocr_ext.evaluation.evaluate import evaluate
+from ppocr_ext.evaluation.evaluate import evaluate, select_model
 from ppocr_ext.evaluation.predictions import Prediction
 from ppocr_ext.first_run.bases import DICTIONARY
 from ppocr_ext.first_run.decisions import Plan
@@ -62,10 +62,10 @@ class Trial:
     Attributes:
         look: a PNG that shows images as the network sees them.
         numbers: what was measured: ``seconds`` of an epoch on one core (processor time), or on the GPU; without
-            training, ``accuracy`` of the weights on ``samples`` of val, of which ``unknown`` have characters that they
-            do not know, the accuracy ``own_size`` with images as they were trained with, if some of both are
-            stretched, and ``general`` on ``general_samples`` of the general list; ``judged`` labels; ``reading``, the
-            seconds of a sample in an evaluation.
+            training, ``accuracy`` of the weights or of the teacher on ``samples`` of val, of which ``unknown`` have
+            characters that they do not know, the accuracy ``own_size`` with images as they were trained with, if some
+            of both are stretched, and ``general`` on ``general_samples`` of the general list; ``judged`` labels;
+            ``reading``, the seconds of a sample in an evaluation.
         doubtful: the judged samples with the least likely labels, the worst first.
         note: why the weights were not tried; empty if they were.
     """
@@ -104,7 +104,8 @@ def try_config(inspection: Inspection, files: Files, seconds: float | None, host
         )
     numbers = {"seconds": seconds}
     cards = []
-    if base.weights is not None:
+    if base.weights is not None or base.teacher is not None:
+        config = config if base.teacher is None else select_model(config, "Teacher")
         reads, config = _read(config, inspection, files, host)
         numbers |= reads
         if files.val.labels is not None and max(numbers["accuracy"], numbers.get("own_size", 0.0)) >= READS:
@@ -202,7 +203,7 @@ def _read(
         ]
         if numbers["own_size"] > numbers["accuracy"]:
             config = config.with_values(values)
-    if files.general is not None:
+    if files.general is not None and base.weights is not None:
         result = evaluate(Run.build(_with_some(config, files.general), "eval", host_path=host))
         numbers |= {"general": result.metrics["acc"], "general_samples": len(result.predictions)}
     return numbers, config
@@ -331,7 +332,9 @@ def _judged_labels(config: Config, host: str | None = None) -> list[tuple[Predic
     losses: list[float] = []
 
     def decode(predictions: Any, label: Any = None, *args: Any, **kwargs: Any) -> Any:
-        output = predictions["ctc"] if isinstance(predictions, Mapping) else predictions
+        output = predictions
+        while isinstance(output, Mapping):  # of a distillation, of its teacher, of a MultiHead
+            output = output[next(key for key in ("Teacher", "head_out", "ctc") if key in output)]
         ids = [[each for each in row if each] for row in np.asarray(label).tolist()]  # filled up with 0
         losses.extend(ctc_text.label_losses(output.astype("float32").numpy(), ids))
         return run.decoder(predictions, label, *args, **kwargs)

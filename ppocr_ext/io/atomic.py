@@ -17,18 +17,24 @@ import shutil
 import socket
 import stat
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from ppocr_ext.errors import DataError
-from ppocr_ext.limits import open_descriptor
+from ppocr_ext.io.resources import file_digest
+from ppocr_ext.limits import open_descriptor, read_json_object
 
 # Names of temporary files: `atomic_writer` uses the number of its process and a digest of its machine, checkpoints and
 # folders eight hexadecimal digits. Earlier versions used the names of the module `tempfile`, or no digest.
 _TEMPORARY = re.compile(r"\..+\.(?:(?P<process>\d+)(?:-(?P<machine>[0-9a-f]{8}))?|[a-z0-9_]{8})\.tmp")
+# how a file begins that a command of this package writes and may replace: a page, a picture, a table of readings
+_OWN = re.compile(
+    rb'(<meta name="generator" content="|Software\0|<!-- |# )ppocr-ext|\Aimage\t(label\t)?prediction\t'
+    rb'|\A{"image": [^\n]*, "confidence": '
+)
 _NO_FILE = (errno.ELOOP, errno.EINVAL, errno.ENXIO)  # a link; a device or a socket; a pipe that nobody reads
 
 
@@ -184,14 +190,54 @@ def is_running(pid: int) -> bool:
         return True
 
 
+def digests(folder: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Return ``sha256`` and ``bytes`` of files, and of those in folders, by their paths from ``folder``."""
+    found = (file for name in names for file in (folder / name, *sorted((folder / name).rglob("*"))))
+    return {
+        file.relative_to(folder).as_posix(): {"sha256": file_digest(file), "bytes": file.stat().st_size}
+        for file in found
+        if file.is_file()
+    }
+
+
+def require_own(folder: Path, names: Iterable[str], record: str) -> None:
+    """Refuse to replace files that this package has not written, or that were changed since.
+
+    Args:
+        folder: the folder that is written to.
+        names: the files and folders that are replaced there.
+        record: the JSON file there whose ``files`` are what :func:`digests` returned of what was written.
+
+    Raises:
+        DataError: there is another file.
+    """
+    try:
+        own = dict(read_json_object(folder / record)["files"])
+    except (OSError, ValueError, KeyError, TypeError):
+        own = {}
+    for name, content in digests(folder, names).items():
+        if own.get(name) != content and (name != record or not own):
+            raise DataError(
+                f"{folder / name} would be replaced, and is not as it was written here: it is yours, or was changed. "
+                "Fix: give another folder, or move it away.",
+                code="file_exists",
+            )
+
+
 def check_writable(path: Path) -> None:
     """Refuse a path that cannot be written, before a long job starts.
 
     Raises:
-        DataError: it is a folder, or its folder cannot be written to.
+        DataError: it is a folder or a file that this package did not write, or its folder cannot be written to.
     """
     if path.is_dir():
         raise DataError(f"{path} is a folder. Fix: give the name of a file.", code="not_a_file")
+    if path.is_file():
+        with path.open("rb") as stream:
+            if not _OWN.search(stream.read(4096)):
+                raise DataError(
+                    f"{path} is there already. Fix: give another name, or move it away.", code="file_exists"
+                )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = _temporary(path)  # others who look into the folder know such a name

@@ -17,7 +17,7 @@ from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.io.atomic import own_file
 from ppocr_ext.messages import LOG, run_command, shortened
-from ppocr_ext.report.run_folder import read_record, status_of
+from ppocr_ext.report.run_folder import RECORD_FILE, read_record, status_of
 
 try:
     import fcntl
@@ -131,6 +131,11 @@ def check_folder(
     """
     names = names_in(folder)
     resumed = config.settings.checkpoints
+    if not names and (folder / "config.yml").exists() and not (folder / RECORD_FILE).exists():
+        raise ConfigError(
+            f"{folder / 'config.yml'} is of no run, and would be replaced. Fix: give another Global.save_model_dir.",
+            code="folder_holds_config",
+        )
     if not names or (resumed and _is_in(folder, resumed)):
         return []
     if overwrite:

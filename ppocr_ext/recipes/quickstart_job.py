@@ -166,6 +166,8 @@ def _check_options(folder: Path, options: QuickstartOptions, host_path: str | No
                 f"{command_line('quickstart', '--out', folder, *before.words(), host=host_path)}",
                 code="other_options",
             )
+    elif folder.exists() and any(folder.iterdir()):
+        raise ConfigError(f"{folder} holds other files. Fix: choose another folder.", code="folder_not_empty")
     write_text(file, json.dumps(asdict(options)) + "\n")
 
 

@@ -351,7 +351,7 @@ def build_cache(config: Config, builder: CacheBuilder, options: CacheOptions) ->
         PPOCRExtError: raised in one of the processes.
     """
     folder = options.folder
-    check_writable(folder / CACHE_FACTS)
+    check_writable(folder / ".new")
     remove_temporary_files(folder, shared=True)
     samples = builder.estimate()[0]
     free = shutil.disk_usage(folder).free

@@ -341,39 +341,52 @@ def _accuracy(predictions: Sequence[Prediction]) -> Rate:
     return Rate(sum(prediction.correct for prediction in predictions), len(predictions))
 
 
-def lines_tsv(comparison: Comparison) -> str:
-    """Return the lines that became wrong, then those that became right; only the header without ``before``."""
-    rows = [
-        ["newly right" if correct else "newly wrong", now.image, now.label, then.text, now.text]
-        for correct in (False, True)
-        for then, now in comparison.turned(correct)
-    ]
-    return to_tsv([["change", "image", "label", "before", "prediction"], *rows])
+def tables(comparison: Comparison) -> dict[str, str]:
+    """Return the tables by the names of their files, each with the worst first.
 
-
-def pairs_tsv(comparison: Comparison, kind: EditKind) -> str:
-    """Return the edits of a kind, the most frequent first, and then those that no longer occur."""
-    rows = [[a, b, n, *before] for a, b, n, before in comparison.edits(kind)]
-    return to_tsv([["character", "read_as", "count", *("before" for _ in comparison.earlier)], *rows])
-
-
-def groups_tsv(comparison: Comparison) -> str:
-    """Return each group that occurs, the most confused first: count, confused, share, and confused before."""
-    rows = [
-        [group, rate.total, rate.hits, _share(rate.value), *before]
-        for group, rate, before in comparison.most_confused_groups
-    ]
-    return to_tsv([["group", "count", "confused", "share", *("before" for _ in comparison.earlier)], *rows])
-
-
-def characters_tsv(comparison: Comparison) -> str:
-    """Return the scores of each character, the lowest recall first."""
+    Lines that became wrong, then those that became right (only the header without ``before``); the edits of each kind,
+    with those that no longer occur; the groups that occur; the scores of each character.
+    """
+    before = ["before" for _ in comparison.earlier]
+    edits = {
+        name: [[a, b, n, *then] for a, b, n, then in comparison.edits(kind)]
+        for name, kind in zip(("pairs", *KINDS[1:]), KINDS, strict=True)
+    }
     scores = comparison.after.confusions.characters.items()
-    rows = [
-        [name, score.count, score.predicted, score.correct, _share(score.precision), _share(score.recall)]
-        for name, score in sorted(scores, key=lambda s: (s[1].recall if s[1].count else 2.0, -s[1].count))
-    ]
-    return to_tsv([["character", "count", "read", "correct", "precision", "recall"], *rows])
+    content: dict[str, list[list[Any]]] = {
+        "lines": [
+            ["change", "image", "label", "before", "prediction"],
+            *(
+                ["newly right" if correct else "newly wrong", now.image, now.label, then.text, now.text]
+                for correct in (False, True)
+                for then, now in comparison.turned(correct)
+            ),
+        ],
+        **{name: [["character", "read_as", "count", *before], *rows] for name, rows in edits.items()},
+        "groups": [
+            ["group", "count", "confused", "share", *before],
+            *(
+                [group, rate.total, rate.hits, _share(rate.value), *then]
+                for group, rate, then in comparison.most_confused_groups
+            ),
+        ],
+        "characters": [
+            ["character", "count", "read", "correct", "precision", "recall"],
+            *(
+                [
+                    name,
+                    score.count,
+                    score.predicted,
+                    score.correct,
+                    *map(_share, (score.precision, score.recall)),
+                ]
+                for name, score in sorted(
+                    scores, key=lambda s: (s[1].recall if s[1].count else 2.0, -s[1].count)
+                )
+            ),
+        ],
+    }
+    return {f"{name}.tsv": to_tsv(rows) for name, rows in content.items()}
 
 
 def _share(value: float) -> str:

@@ -196,7 +196,7 @@ def plots_file(
     height = end + below[1]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        f'font-family="system-ui,sans-serif" font-size="15"><style>{plot_style()}</style>'
+        f'font-family="system-ui,sans-serif" font-size="15"><!-- ppocr-ext --><style>{plot_style()}</style>'
         f'<rect width="100%" height="100%" fill="#fff"/>{"".join(parts)}</svg>\n'
     )
 

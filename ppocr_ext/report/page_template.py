@@ -202,6 +202,7 @@ def page(title: str, subtitle: str, body: str) -> str:
 <html lang="en">
 <head>
 <meta charset="utf-8">
+<meta name="generator" content="ppocr-ext">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="{_POLICY}">
 <title>{esc(title)}</title>

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
+from PIL.PngImagePlugin import PngInfo
 
 _GAP = 12  # pixels, as all numbers here
 _CAPTION = 15  # font size of captions
@@ -76,7 +77,9 @@ def contact_sheet(pictures: Sequence[Picture]) -> bytes:
             place = (left, top + image.height + 2 + number * _LINE)
             draw.text(place, caption.text, fill=caption.color, font=font)
     stream = io.BytesIO()
-    sheet.save(stream, "PNG", optimize=True)
+    origin = PngInfo()
+    origin.add_text("Software", "ppocr-ext")  # `check_writable` knows it again
+    sheet.save(stream, "PNG", optimize=True, pnginfo=origin)
     return stream.getvalue()
 
 

@@ -79,9 +79,9 @@ def test_the_commands_of_the_guide(tmp_path, monkeypatch, capsys):
     assert [line.label for line in before] == [line.label for line in after]
     assert len(before) == IMAGES["val"]
     assert sum(line.correct for line in before) > 0
-    said = json.loads(Path("confusions.json").read_text())
+    said = json.loads(Path("confusions/confusions.json").read_text())
     lost, won = said["lines"]["only_before_correct"], said["lines"]["only_after_correct"]
     assert won - lost == sum(line.correct for line in after) - sum(line.correct for line in before)
     assert said["after"]["look_alike_error"]["of"] == said["before"]["look_alike_error"]["of"] > 0
     wrong = not all(line.correct for line in (*before, *after))  # the page shows lines that are, or were
-    assert ("<img" in Path("confusions.html").read_text()) is wrong
+    assert ("<img" in Path("confusions/confusions.html").read_text()) is wrong

@@ -13,12 +13,13 @@ import pytest
 from error_codes import raises_code
 from one_conv import CHARACTERS, SHAPE
 
-from ppocr_ext.errors import ConfigError
+from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.export import clients, exporter
 from ppocr_ext.export.exporter import FILES, export_recogniser, policy_of_width
 from ppocr_ext.inference.comparison import TOLERANCE, drawn_images
 from ppocr_ext.inference.formats import FORMATS
 from ppocr_ext.inference.runners import NetworkEngine
+from ppocr_ext.io.atomic import digests
 from ppocr_ext.recognition.ctc_text import read
 from ppocr_ext.recognition.images import WidthPolicy
 from ppocr_ext.run.recogniser import TrainedRecogniser
@@ -84,8 +85,13 @@ def test_onnx_alone(trained, tmp_path):
     pytest.importorskip("paddle2onnx")
     output = tmp_path / "out"
     output.mkdir()
-    for name in ("notes.txt", "inference.json", "model.json"):  # a file of the user, and an older export
+    for name in ("notes.txt", "inference.json", "README.md"):  # files of the user, and an older export
         (output / name).write_text("old", encoding="utf-8")
+    listed = {"files": digests(output, ["inference.json"])}
+    (output / "model.json").write_text(json.dumps(listed), encoding="utf-8")
+    with raises_code(DataError, "file_exists", "README.md"):
+        export_recogniser(trained.config, trained, output, format="onnx", force=True)
+    (output / "README.md").unlink()
     export_recogniser(trained.config, trained, output, format="onnx", force=True)
     without = {"inference.json", "inference.pdiparams"}
     assert {file.name for file in output.iterdir()} == {*FILES, "notes.txt"} - without

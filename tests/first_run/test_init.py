@@ -103,6 +103,37 @@ def test_from_nothing_to_a_config_that_passes_its_check(
     assert labels(Path("my/val.txt")) != val
 
 
+def test_what_init_did_not_write_and_what_is_read_is_never_replaced(
+    photos: Path, tiny: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(code: str, *words: str | Path) -> None:
+        before = digest(tmp_path)
+        assert main([str(word) for word in ("init", *words, "--force")]) == 2
+        assert f"[{code}]" in capsys.readouterr().err and digest(tmp_path) == before
+
+    (photos / "labels.txt").rename(photos / "train.txt")  # the user's only list
+    refused("folder_exists", photos, "--out", photos)
+    said(capsys, "init", photos)
+    refused("file_exists", "my", "--out", "my", "--labels", "drawn.txt")
+    refused("file_exists", photos, "--general", "my/drawn.txt")
+    write_label_file(tmp_path / "list.txt", [("my/drawn/train/0000/000000.png", "1")])
+    refused("file_exists", photos, "--more", "list.txt")
+    save_run(tiny("student", **{"Global.character_dict_path": "my/dict.txt"}), tmp_path / "my" / "run")
+    refused("file_exists", photos, "--base", "my/run")
+    refused("file_exists", photos)  # the run reads the dictionary
+    shutil.rmtree("my/run")
+    for name in ("train.txt", "drawn/notes.txt", "crops/photo.png", "general.txt"):  # edited, or of the user
+        file = Path("my", name)
+        content = file.read_bytes() if file.exists() else None
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(b"mine")
+        refused("file_exists", photos)
+        file.unlink() if content is None else file.write_bytes(content)
+    Path("my/notes.txt").write_text("mine")  # in no one's way
+    Path("my/init.json").write_text("[]")
+    refused("file_exists", photos)
+
+
 def test_a_config_that_cannot_be_trained_is_found_before_anything_is_drawn(
     photos: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -306,10 +337,26 @@ def test_a_step_of_more_samples_costs_more_than_one_that_was_measured() -> None:
 
 
 def test_a_student_is_taught_by_a_run(
-    photos: Path, tiny: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    photos: Path,
+    tiny: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     save_run(tiny("student"), tmp_path / "run")
-    said(capsys, "init", photos, "--distill", "run", "small", "--out", "taught")
+    monkeypatch.setattr(trial, "READS", 0.0)
+    text = said(capsys, "init", photos, "--distill", "run", "small", "--out", "taught", "--minutes", 0.1)
+    assert (
+        "The teacher reads: " in text
+        and "From nothing" in text
+        and "doubtful labels: taught/doubtful.tsv" in text
+    )
+    content = json.loads(Path("taught/init.json").read_text("utf-8"))
+    assert content["before_training"]["judged"] == 34
+    steps = {row["key"]: row for row in content["decisions"]}
+    assert "steps: the first" in steps["Global.epoch_num"]["why"]
+    warm_up = steps["Optimizer.lr.warmup_epoch"]["value"] / steps["Global.epoch_num"]["value"]
+    assert warm_up == pytest.approx(0.1, rel=0.1)
     config = load("taught/config.yml")
     assert config.at("Architecture.Models.Teacher.pretrained") == "run/best_accuracy"
     assert config.at("Architecture.Models.Teacher.freeze_params") is True
@@ -451,6 +498,16 @@ def test_pages_are_cut_and_their_lines_stay_together(pages: Path, capsys: pytest
     on_page = [{name.rpartition("_")[0] for name in part} for part in (train, val)]
     assert not on_page[0] & on_page[1]
     assert main(["config", "-c", "my/config.yml", "--check"]) == 0
+
+
+def test_each_sample_says_whether_it_is_cut_out(pages: Path) -> None:
+    inspection = inspect_data(pages)
+    first, *others = inspection.source.samples()
+    mixed = replace(inspection.source, read=lambda: iter([first._replace(box=None), *others]))
+    writing.write_first_run(replace(inspection, source=mixed), "init")
+    written = labels(Path("my/train.txt")) | labels(Path("my/val.txt"))
+    sizes = {cv2.imread(f"my/{name}").shape[:2] == (300, 400) for name in written}
+    assert len(written) == 24 and sizes == {True, False}
 
 
 def test_a_page_shows_labels_as_text(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -85,6 +85,9 @@ def test_the_users_split_stays_unless_it_is_redone() -> None:
     redone = split(samples, redo=True)
     assert (redone.codes[90:] == 2).all()  # the user's test part evaluates a model: it never trains
     assert split(samples, redo=True, test=True).counts() == {"train": 80, "val": 10, "test": 10}
+    assert split(samples, test=True).counts() == found.counts()
+    tested = split(samples[:90], test=True)  # val stays, and a part of train tests
+    assert tested.counts() == {"train": 60, "val": 20, "test": 10} and (tested.codes[70:] == 1).all()
 
 
 @pytest.mark.parametrize("given", [["train"], ["test"], ["val"], ["train", "test"]])

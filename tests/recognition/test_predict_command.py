@@ -133,7 +133,7 @@ def test_bad_cases_come_by_error_and_then_by_confidence():
 def test_the_command_sorts_and_draws_the_worst(predict, captchas, tmp_path):
     arguments = [captchas / "val_list.txt", "--bad-cases", "--sheet", "worst.png", "--sheet-images", 3]
     code, out, err = predict(*arguments)
-    assert code == 0 and "the first 3 of 10 images" in err
+    assert code == 0 and "the worst 3 of 10 images" in err
     confidences = [float(row[3]) for row in rows(out)[1:]]
     assert len(confidences) == 10 and len(set(confidences)) > 5
     sheet = cv2.imread(str(tmp_path / "worst.png"))

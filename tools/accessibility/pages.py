@@ -128,7 +128,7 @@ def confusion_pages(work: Path, pages: Path) -> None:
         title = HOSTILE[1] if state == "hostile" else "Confusions"
         out = ("--data-dir", work / "data", "--title", title, "--out", work / f"confusions-{state}")
         command("confusions", files[1], "--before", files[0], *out)
-        shutil.copy(work / f"confusions-{state}.html", pages)
+        shutil.copy(work / f"confusions-{state}" / "confusions.html", pages / f"confusions-{state}.html")
 
 
 def init_pages(work: Path, pages: Path) -> None:

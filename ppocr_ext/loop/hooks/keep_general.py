@@ -163,6 +163,7 @@ class KeepGeneral(Hook):
         # the best of many evaluations owes something to chance, and later weights have a lower rate
         chance = 0.0 if is_start(self.loop.best) else math.sqrt(8) * tolerance(reached, lines)
         limits = (least_general(start.general, self._max_drop), lines, max(start.accuracy, reached - chance))
+        LOG.info("%s: weights on the way back are read now, by some evaluations of %d lines", SECTION, lines)
         points = read_way(self._tensors, (self._before, last), read, *limits)
         best = best_blend(points, *limits)
         # the best weights so far may be elsewhere, or have lost what another list has

@@ -129,6 +129,7 @@ class MetricsLog(Hook):
         self._file = path.open("a", encoding="utf-8")
         self._began = time.perf_counter()
         self._window = Window(window)
+        LOG.info("training begins; a line follows after every %d steps", self._every)
 
     def state(self) -> Mapping[str, Any]:
         return self._window.state()

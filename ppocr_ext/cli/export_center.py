@@ -131,7 +131,7 @@ def _check_options(args: argparse.Namespace) -> None:
             f"--output a name that ends in .npz, and --pkl one that ends in .pkl.",
             code="same_file",
         )
-    for path in files:
+    for path in () if args.resume else files:  # what is resumed has written some of them
         check_writable(path)
 
 

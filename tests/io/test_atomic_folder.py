@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 from error_codes import raises_code
 
 from ppocr_ext.errors import DataError
 from ppocr_ext.io import atomic
-from ppocr_ext.io.atomic import atomic_folder
+from ppocr_ext.io.atomic import atomic_folder, check_writable, digests, require_own
+from ppocr_ext.report.page_template import page
+from ppocr_ext.synth.contact_sheet import Caption, Picture, contact_sheet
 
 OWNED = ("a.bin", "b.bin", "index.json")
 
@@ -72,3 +76,39 @@ def test_files_that_another_machine_is_writing_stay_in_a_shared_folder(
         atomic.remove_temporary_files(tmp_path)  # one that has locked the folder
         assert not list(tmp_path.iterdir())
         raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"a.png\tlabel\n",
+        b'{"image": "a.png", "text": "label"}\n',
+        b"<!doctype html>",
+        b"\x89PNG",
+        b"",
+        b"\x80\x04",
+    ],
+)
+def test_a_file_of_somebody_else_is_never_replaced(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(content)
+    with raises_code(DataError, "file_exists"):
+        check_writable(file)
+    require_own(tmp_path, ["gone"], "record.json")
+    with raises_code(DataError, "file_exists"):
+        require_own(tmp_path, ["file"], "record.json")
+    (tmp_path / "record.json").write_text(json.dumps({"files": digests(tmp_path, ["file"])}))
+    require_own(tmp_path, ["file", "record.json"], "record.json")
+    assert file.read_bytes() == content
+
+
+def test_what_a_command_has_written_may_be_written_anew(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    sheet = contact_sheet([Picture(np.zeros((9, 9, 3), np.uint8), (Caption("a", None),))])
+    readings = (
+        b"image\tlabel\tprediction\tconfidence\n",
+        b'{"image": "a", "text": "b", "confidence": 1.0}\n',
+    )
+    for content in (page("title", "", "").encode(), sheet, *readings):
+        file.write_bytes(content)
+        check_writable(file)

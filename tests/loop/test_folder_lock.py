@@ -131,3 +131,11 @@ def test_the_weights_that_a_run_starts_from_are_not_removed(folders, key):
     values = config().with_values({key: f"{folders}/first/best_accuracy"})
     with raises_code(ConfigError, "folder_holds_run", key):
         check_folder(folders / "first", values, None, True)
+
+
+def test_a_config_that_no_run_has_written_is_not_replaced(tmp_path):
+    (tmp_path / "config.yml").write_text("Global: {}")
+    with raises_code(ConfigError, "folder_holds_config", "Global.save_model_dir"):
+        check_folder(tmp_path, Config({"Global": {}}), None, True)
+    (tmp_path / "run.json").write_text("{}")
+    assert check_folder(tmp_path, Config({"Global": {}}), None, True) == []

@@ -6,8 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from error_codes import raises_code
 
 from ppocr_ext.config import load
+from ppocr_ext.errors import ConfigError
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.io.resources import config_path
 from ppocr_ext.recipes import quickstart_job
@@ -142,3 +144,10 @@ def test_table_and_distillation_are_of_the_checkpoint_that_predict_and_export_ta
     )
     assert distill.at(key) == f"{tmp_path}/teacher/best_accuracy"
     assert load([config_path(f"{preset}/distill.yml")]).at(key).endswith("/teacher/best_accuracy")
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path):
+    write_text(tmp_path / "results.md", "mine")
+    with raises_code(ConfigError, "folder_not_empty"):
+        quickstart_job.run_quickstart(tmp_path, QuickstartOptions(), 1, ("student",), None)
+    assert [file.name for file in tmp_path.iterdir()] == ["results.md"]

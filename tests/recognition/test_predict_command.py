@@ -138,6 +138,10 @@ def test_the_command_sorts_and_draws_the_worst(predict, captchas, tmp_path):
     assert len(confidences) == 10 and len(set(confidences)) > 5
     sheet = cv2.imread(str(tmp_path / "worst.png"))
     assert sheet is not None
+    (captchas / "mine.txt").write_text("".join(f"{row[0]}\t{row[2]}\n" for row in rows(out)[1:]), "utf-8")
+    code, _, err = predict(captchas / "mine.txt", "--sheet", "right.png")  # its own readings are the labels
+    assert code == 0 and "right.png is not written" in err and not (tmp_path / "right.png").exists()
+    assert predict(captchas / "mine.txt", "--output", captchas / "mine.txt")[0] == 2
     assert predict(captchas / "val_list.txt", "--sheet-images", 0, "--sheet", "no.png")[0] == 2
 
 

@@ -104,7 +104,9 @@ def run(args: argparse.Namespace) -> int:
     from ppocr_ext.recognition.images import list_images
 
     page = Path(f"{args.out}.html")
-    lists = () if page.exists() else page.parent.glob(f"{page.stem}_*.txt")  # else they are of an earlier page
+    lists = (
+        () if page.exists() else page.parent.glob(f"{page.stem}_*.txt")
+    )  # else they are of an earlier page
     for file in (page, Path(f"{args.out}.tsv"), *lists):
         check_writable(file)
     listed = list_images(args.images, args.data_dir)  # before the networks are opened, which takes longer

@@ -168,13 +168,13 @@ def _write(args: argparse.Namespace, inspection: Inspection, content: dict[str, 
     level = LOG.level
     LOG.setLevel(logging.WARNING)  # the result says what evaluations log
     try:
-        _say(args, ["training steps are tried, which takes up to some minutes …"])
+        _say(args, ["training steps are tried, which may take a minute or more …"])
         plan, seconds = try_steps(inspection, args.host)
         if args.minutes and seconds:
             plan = plan.of_epochs(max(1, int(_OF_STEPS * 60 * args.minutes / seconds)))
         _say(args, changed_lines(inspection, plan))
         inspection = replace(inspection, plan=plan)
-        _say(args, ["files are written, and the weights read some lines …"])
+        _say(args, ["files are written, lines are drawn, and weights read some …"])
         files = write_first_run(inspection, args.again)
         trial = try_config(inspection, files, seconds, args.host)
     except BaseException:

@@ -47,13 +47,12 @@ def run(args: argparse.Namespace) -> int:
 
     folder = Path(args.runs[0]) if len(args.runs) == 1 else Path()
     out = Path(args.out or folder / REPORT_FILE)
-    curves = out.with_name(f"{out.stem}_curves.svg")
-    for file in (out, curves):
-        check_writable(file)
+    check_writable(out)
     runs = write_report(args.runs, out, args.title)
     print(f"report: {out}")
     if args.no_curves:
         return 0
+    curves = out.with_name(f"{out.stem}_curves.svg")
     if write_curves(runs, curves, args.title):
         print(f"curves: {curves}")
     else:

@@ -66,7 +66,6 @@ def test_use_it_runs_in_order(
         "after.tsv",
         "centers.npz",
         "centers.png",
-        "worst.png",
         "my/look.png",
         "my/init.html",
         "my/run/best_accuracy.pdparams",

@@ -107,8 +107,8 @@ def run(args: argparse.Namespace) -> int:
     """Run the command; return the exit code."""
     from ppocr_ext.charset import characters_in
     from ppocr_ext.first_run.inspect import inspect_source
+    from ppocr_ext.first_run.own_files import require_free, require_unread
     from ppocr_ext.first_run.report import decision_lines, finding_lines, source_lines
-    from ppocr_ext.first_run.writing import require_free, require_unread
     from ppocr_ext.sources.recognise import recognise
 
     if not args.dry:
@@ -153,8 +153,9 @@ def _say(args: argparse.Namespace, lines: Iterable[str]) -> None:
 
 def _write(args: argparse.Namespace, inspection: Inspection, content: dict[str, Any]) -> None:
     """Write the files, try the config, and print what that shows; add it to ``content``."""
+    from ppocr_ext.first_run.own_files import write_record
     from ppocr_ext.first_run.report import changed_lines, next_commands, page_text, result_lines
-    from ppocr_ext.first_run.writing import write_first_run, write_record
+    from ppocr_ext.first_run.writing import write_first_run
     from ppocr_ext.host.complete import import_paddle
     from ppocr_ext.io.atomic import write_text
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from posixpath import isfile
 from typing import Any, NamedTuple
 
 from tqdm import tqdm
@@ -18,7 +16,7 @@ from tqdm import tqdm
 from ppocr_ext import __version__
 from ppocr_ext.base.parts import OF_LABEL_FILES
 from ppocr_ext.checkpoint.weight_sources import find_source
-from ppocr_ext.config import Config, load
+from ppocr_ext.config import Config
 from ppocr_ext.config.config_view import from_plain
 from ppocr_ext.config.yaml_io import dump
 from ppocr_ext.data.label_file import LabelLine, read_label_file, write_label_file
@@ -29,7 +27,7 @@ from ppocr_ext.first_run.decisions import WIDENS, Decision, Plan
 from ppocr_ext.first_run.general_lines import general_lines, usable
 from ppocr_ext.first_run.inspect import Inspection, line_source
 from ppocr_ext.first_run.split import OWN_SPLIT
-from ppocr_ext.io.atomic import atomic_writer, digests, require_own, write_text
+from ppocr_ext.io.atomic import atomic_writer, write_text
 from ppocr_ext.io.resources import shown_path
 from ppocr_ext.limits import usable_cores
 from ppocr_ext.messages import printable, yaml_text
@@ -43,10 +41,6 @@ from ppocr_ext.synth.lines import LineSource
 CONFIG = "config.yml"
 NETWORK = "network.yml"
 RUN = "run"
-OWN = (  # all that is written, and replaced if it is written anew
-    *(CONFIG, NETWORK, "dict.txt", "doubtful.tsv", "look.png", "init.html", "crops", "drawn"),
-    *("general", *(f"{name}.txt" for name in (*SPLITS, "drawn", "more", "general", "general_taught"))),
-)
 _TAUGHT = 0.3  # share of a batch of the lines that must still be read (docs/results.md, Released models)
 _MORE = 0.2  # share of a batch of the lines that only train (docs/results.md, Few labels)
 _OF_BASE = ("name", "label_file_list", "ratio_list", "data_dir", "delimiter", "ds_width", "transforms")
@@ -108,56 +102,6 @@ class Files:
     counts: Counter[str]
     left_out: Counter[str]
     notes: tuple[str, ...]
-
-
-def require_free(out: Path, force: bool) -> None:
-    """Refuse a folder that holds something, unless an earlier command wrote what ``force`` replaces.
-
-    Raises:
-        DataError: the folder is not empty, or is a file.
-    """
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        if not (force and (out / RECORD).is_file()):
-            raise DataError(
-                f"{out} is there already. Fix: give another --out; --force replaces what an earlier `init` wrote.",
-                code="folder_exists",
-            )
-        require_own(out, OWN, RECORD)
-
-
-def require_unread(inspection: Inspection) -> None:
-    """Refuse to replace what is read: the data, lists and their images, and files of a base or of a run in the folder.
-
-    Raises:
-        DataError: a file of these would be replaced.
-    """
-    out = inspection.out.resolve()
-    texts = (
-        json.dumps(config.thaw(), ensure_ascii=False, default=str)
-        for config in (inspection.plan.base.config, *map(load, sorted(out.glob("*/config.yml"))))
-    )
-    lists = [file for file in (inspection.general, inspection.more) if file is not None]
-    read = [
-        inspection.source.root,
-        *lists,
-        *(file.parent / name for file in lists for line in read_label_file(file) for name in line.images),
-        *(out / name for name in inspection.plan.base.files),
-        *filter(isfile, (name for text in texts for name in re.findall(r'"([^"]+)"', text))),
-    ]
-    for file in read:
-        place = Path(file).resolve()
-        if place.is_relative_to(out) and {*place.relative_to(out).parts[:1]} <= {*OWN}:
-            raise DataError(
-                f"{file} is read, and would be replaced. Fix: give another --out.", code="file_exists"
-            )
-
-
-def write_record(out: Path, content: Mapping[str, Any]) -> None:
-    """Write ``init.json``: ``content``, and which files of the folder are written here, with their digests."""
-    write_text(
-        out / RECORD,
-        json.dumps({**content, "files": digests(out, OWN)}, indent=1, ensure_ascii=False) + "\n",
-    )
 
 
 def write_first_run(inspection: Inspection, command: str) -> Files:

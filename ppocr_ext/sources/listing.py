@@ -10,7 +10,7 @@ import os
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property, partial
 from itertools import chain
@@ -21,7 +21,16 @@ from xml.etree import ElementTree
 
 from ppocr_ext.errors import DataError
 from ppocr_ext.limits import MAX_RECORD_BYTES, MAX_TEXT_BYTES, open_regular
-from ppocr_ext.sources.names import IMAGE_ENDINGS, IN_DOUBT, LIST_ENDINGS, ending, split_in, splits_of, stem
+from ppocr_ext.sources.names import (
+    IMAGE_ENDINGS,
+    IN_DOUBT,
+    LIST_ENDINGS,
+    ending,
+    in_two_splits,
+    split_in,
+    splits_of,
+    stem,
+)
 from ppocr_ext.sources.samples import Sample
 
 RECORD = "init.json"  # tells a folder that `init` wrote; what it drew or cut is no data
@@ -145,16 +154,18 @@ class Listing:
         """Label file → whole path of the image of its name, without ``gt_`` before it or ``.gt`` behind it."""
         names = {
             file: [
-                _folded(name + version)
+                name + version
                 for version in _VERSIONS
                 for name in (stem(file), stem(file).removesuffix(".gt"), stem(file).removeprefix("gt_"))
             ]
             for file in self.labels
         }
-        wanted = set(chain.from_iterable(names.values()))
+        wanted = set(map(_folded, chain.from_iterable(names.values())))
         images = _by_name((name, image) for image in self.images if (name := _folded(stem(image))) in wanted)
         pairs = {
-            file: self.nearest(next((images[name] for name in each if name in images), []), file, file)
+            file: self.nearest(
+                next(filter(None, (_spelled(name, images, stem) for name in each)), []), file, file
+            )
             for file, each in names.items()
         }
         # an image belongs to the nearest file, not to those elsewhere whose images are missing
@@ -225,11 +236,15 @@ class Listing:
             lambda image: image.startswith(f"{folder}/"),
             lambda image: split_in(dirname(image)) == split_in(file),
         )
+        of_path = split_in(dirname(path))
+        split = of_path or split_in(file)
+        if of_path or split in self._image_splits:  # else the folders of the images tell of another split
+            options = [image for image in options if not in_two_splits(split_in(dirname(image)), split)]
         return _only(tests, options) or self.line_among(options, file)
 
     def line_among(self, options: Sequence[str], file: str) -> str | None:
         """Return the one of several images of the same name that was cut out of another one; None if none is."""
-        sizes = sorted(getsize(self.root / image) for image in options[:_MOST_ALIKE])
+        sizes = sorted(getsize(self.root / image) for image in options)
         image = len(options) > 1 and _only(
             (
                 _CROPS.search,
@@ -242,9 +257,14 @@ class Listing:
         return image or None
 
     @cached_property
-    def by_path(self) -> dict[str, str]:
-        """Folded path → image."""
-        return {_folded(image): image for image in self.images}
+    def _image_splits(self) -> set[str]:
+        """The splits that folders of images are of."""
+        return set(map(split_in, set(map(dirname, self.images))))
+
+    @cached_property
+    def by_path(self) -> dict[str, list[str]]:
+        """Folded path → images."""
+        return _by_name((_folded(image), image) for image in self.images)
 
     @cached_property
     def by_name(self) -> dict[str, list[str]]:
@@ -348,9 +368,10 @@ def finder(
             if inside == path and not _ABSOLUTE.match(path)
             else [inside]
         )
-        exact = (start + name for start in starts if start + name in listing.images)
-        folded = (listing.by_path.get(_folded(normpath(place))) for place in places)
-        return next(filter(None, chain(exact, folded)), None)
+        paths = chain((start + name for start in starts), map(normpath, places))
+        exact = (each for each in paths if each in listing.images)
+        folded = (listing.by_path.get(_folded(normpath(place)), []) for place in places)
+        return next(chain(exact, (images[0] for images in folded if len(images) == 1)), None)
 
     as_written = any(find_there(name, name.replace("\\", "/")) for name in first)
 
@@ -360,8 +381,8 @@ def finder(
         if "/" in path if image else as_written and not _ABSOLUTE.match(path):
             return image
         base = path.rpartition("/")[2]
-        names = map(_folded, (base, _HASH.sub("", base)))
-        options = next(filter(None, map(listing.by_name.get, names)), [])
+        names = (base, _HASH.sub("", base))
+        options = next(filter(None, (_spelled(each, listing.by_name, basename) for each in names)), [])
         if image is None:
             image = listing.nearest(options, path, file)
             doubts["Images found by file name, because their paths lead elsewhere"] += (
@@ -377,14 +398,18 @@ def finder(
 
 def _only(tests: Iterable[Callable[[str], object]], options: Sequence[str]) -> str | None:
     """Return the option that alone passes the first test which one alone passes; None if there is no such test."""
-    matches = (list(filter(test, options)) for test in tests) if len(options) <= _MOST_ALIKE else ()
+    matches = (list(filter(test, options)) for test in tests)
     return next((each[0] for each in matches if len(each) == 1), None)
 
 
-def _away(file: str, image: str) -> tuple[bool, int]:
-    """Return how far an image is from a label file: whether their folders have other names, and the steps between."""
+def _away(file: str, image: str) -> tuple[bool, int, bool]:
+    """Return how far an image is from a label file.
+
+    These are whether their folders have other names, the steps between, and whether the name has another spelling.
+    """
     folders = dirname(file), dirname(image)
-    return basename(folders[0]) != basename(folders[1]), relpath(image, folders[0] or ".").count("/")
+    steps = relpath(image, folders[0] or ".").count("/")
+    return basename(folders[0]) != basename(folders[1]), steps, stem(image) not in basename(file)
 
 
 def _by_name(images: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
@@ -392,6 +417,21 @@ def _by_name(images: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     for name, image in images:
         names.setdefault(name, []).append(image)
     return names
+
+
+def _spelled(name: str, images: Mapping[str, list[str]], of: Callable[[str], str]) -> list[str]:
+    """Return the images of a name; of another spelling only one that is alone in its folder.
+
+    Args:
+        name: the name as a label file spells it.
+        images: folded name → images.
+        of: returns the name of an image.
+    """
+    options = images.get(_folded(name), [])
+    if len(options) > _MOST_ALIKE:
+        return []
+    folders = Counter(map(dirname, options))
+    return [image for image in options if of(image) == name or folders[dirname(image)] == 1]
 
 
 def _folded(path: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from posixpath import splitext
 
 # fmt: off
@@ -84,6 +85,12 @@ def splits_of(names: Iterable[str], are_folders: bool) -> dict[str, str]:
     return splits
 
 
+def in_two_splits(one: str, other: str) -> bool:
+    """Return whether two names of splits contradict each other; an empty one says nothing."""
+    return "" != one != other != ""
+
+
+@lru_cache(maxsize=1024)  # of few folders, asked for each line
 def split_in(path: str) -> str:
     """Return the split that the last part of a path has as a word, else the part before it, and so on."""
     parts = reversed(_TRAIN_DATA.sub("", path).split("/"))

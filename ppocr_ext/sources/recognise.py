@@ -18,7 +18,7 @@ from ppocr_ext.limits import MAX_LABEL_LINE_BYTES
 from ppocr_ext.messages import shortened
 from ppocr_ext.sources.line_formats import LINE_FORMATS, Format, has_lines, lack
 from ppocr_ext.sources.listing import Listing, finder
-from ppocr_ext.sources.names import IMAGE_ENDINGS, LIST_ENDINGS, ending, page_of_crop, stem
+from ppocr_ext.sources.names import IMAGE_ENDINGS, LIST_ENDINGS, ending, in_two_splits, page_of_crop, stem
 from ppocr_ext.sources.page_formats import PAGE_FORMATS, corners
 from ppocr_ext.sources.samples import BLOCK, Entries, Records, Row, Rows, Sample, Skipped, Source
 
@@ -318,10 +318,10 @@ def _select(listing: Listing, usable: list[_Reading], notes: list[str]) -> list[
         for sample in reading.samples:
             other, same = by_place.get(_place(sample), (reading, sample))
             differ = same.text.strip() != sample.text.strip() and not listing.by_user
-            if differ and not _in_two_splits(same.split, sample.split):
+            if differ and not in_two_splits(same.split, sample.split):
                 raise _ambiguous(listing, (other, same), (reading, sample))
         is_copy = not listing.by_user and all(
-            _copy(each) in copies and not _in_two_splits(copies[_copy(each)], each.split)
+            _copy(each) in copies and not in_two_splits(copies[_copy(each)], each.split)
             for each in reading.samples
         )
         is_result = not listing.by_user and selection and _RESULTS.search(reading.files[0])
@@ -349,10 +349,6 @@ def _select(listing: Listing, usable: list[_Reading], notes: list[str]) -> list[
                     by_place[_place(entry)] = (reading, entry)
                     copies.setdefault(_copy(entry), entry.split)
     return selection
-
-
-def _in_two_splits(one: str, other: str) -> bool:
-    return "" != one != other != ""
 
 
 def _copy(sample: Sample) -> str:

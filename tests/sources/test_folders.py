@@ -152,6 +152,72 @@ def test_a_path_leads_to_an_image_of_the_folder(tmp_path: Path, path: str) -> No
     assert {each.text: each.image for each in samples}.get("text") == PATHS[path]
 
 
+@pytest.mark.parametrize(
+    ("path", "image"),
+    [("i/A.png", "i/A.png"), ("i/a.png", "i/a.png"), ("{root}/i/a.png", "i/a.png"), ("/x/i/a.png", "i/a.png"),
+     ("DATA/i/A.png", "i/A.png"), ("i/../i/a.png", "i/a.png"), ("A.png", "i/A.png"), ("a.png", "i/a.png"),
+     ("i/A.PNG", None), ("/x/A.PNG", None), ("A.PNG", None), ("i/B.png", "i/b.PNG"), ("/x/B.png", "i/b.PNG")],
+)  # fmt: skip
+def test_letters_of_another_case_are_another_image(tmp_path: Path, path: str, image: str | None) -> None:
+    root = tmp_path / "DATA"
+    draw(root / "i/A.png", size=(400, 400))  # much larger: not the photo of the other one
+    images(root, ["i/a.png", "i/b.PNG"])
+    path = path.replace("{root}", str(root))
+    write(root, "l.txt", f"{Path(path).parent / 'b.PNG'}\tfirst\n{path}\ttext\n")
+    samples, _ = entries(recognise(root))
+    assert {each.text: each.image for each in samples} == {"first": "i/b.PNG"} | (
+        {"text": image} if image else {}
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "texts", "pairs"),
+    [
+        (["A.png", "a.png"], ["A.txt", "a.txt"], {"A.png": "A.txt", "a.png": "a.txt"}),
+        (
+            ["A.png", "b.PNG"],
+            ["A.gt.txt", "a.gt.txt", "B.gt.txt"],
+            {"A.png": "A.gt.txt", "b.PNG": "B.gt.txt"},
+        ),
+        (["t/A.png", "v/a.png"], ["t/a.txt", "v/A.txt"], {"t/A.png": "t/a.txt", "v/a.png": "v/A.txt"}),
+    ],
+)
+def test_a_text_beside_is_of_the_image_that_is_spelled_alike(
+    tmp_path: Path, names: list[str], texts: list[str], pairs: dict[str, str]
+) -> None:
+    images(tmp_path, names)
+    for name in texts:
+        write(tmp_path, name, name)
+    assert texts_of(recognise(tmp_path)) == pairs
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "image"),
+    [
+        ("labels/train/9.txt", "A", "images/val/9.png"),
+        ("labels/train/9.gt.txt", "A", "images/val/9.png"),
+        ("train/9.json", json.dumps({"shapes": [{"label": "A", "points": [[1, 1], [9, 9]]}]}), "val/9.png"),
+        ("train.txt", "9.png\tA\n", "images/val/9.png"),
+        ("l.txt", "/x/train/9.png\tA\n", "images/val/9.png"),
+    ],
+)
+def test_a_text_of_a_split_is_not_of_an_image_of_another(
+    tmp_path: Path, name: str, text: str, image: str
+) -> None:
+    images(tmp_path, ["images/train/1.png", image])
+    write(tmp_path, "1.jsonl", '{"image": "images/train/1.png", "text": "one"}')
+    write(tmp_path, name, text)
+    assert texts_of(recognise(tmp_path)) == {"images/train/1.png": "one"}
+
+
+def test_a_list_of_a_split_may_name_images_of_one_folder(tmp_path: Path) -> None:
+    images(tmp_path, ["test_images/1.png", "test_images/2.png"])
+    for split, name in (("train", "1"), ("val", "2")):
+        write(tmp_path, f"{split}.txt", f"/x/{name}.png\t{split}\n")
+    samples, _ = entries(recognise(tmp_path))
+    assert [each.split for each in samples] == [each.text for each in samples] == ["train", "val"]
+
+
 def test_images_found_by_name_are_counted(tmp_path: Path) -> None:
     images(tmp_path, ["x/1.png", "x/2.png"])
     write(tmp_path, "l.txt", "D:\\y\\1.png\tA\nD:\\y\\2.png\tB\nD:\\y\\3.png\tC\n")

@@ -145,10 +145,18 @@ RULES: dict[str, Rule] = {
     "several_lines": Rule(
         "", "A sample is one line of text: cut the image, or close a quote that is open in the table."
     ),
-    "unpaired": Rule(
-        "", "Export Label Studio's JSON: the smaller exports do not say which boxes have no text."
+    "bad_box": Rule(
+        "",
+        "Draw these boxes again: rectangles or polygons around one line of text, in pixels. Other shapes are not cut.",
     ),
-    "bad_box": Rule("", "Draw these boxes again: four corners around one line of text."),
+    "page_size": Rule(
+        "boxes do not fit the sizes of their pages",
+        "Give the pages as they were when they were labelled: not resized, cut or turned since then.",
+    ),
+    "unnamed_text": Rule(
+        "",
+        "Which attribute is the text? Rename it `text` in the tool or in the label file; the others may stay.",
+    ),
     "name_differs": Rule("", "The pattern for file names does not match these names."),
     "unknown_char": Rule(
         "",

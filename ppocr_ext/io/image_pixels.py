@@ -8,7 +8,8 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Callable, Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO
 
 from ppocr_ext.limits import MAX_IMAGE_PIXELS, MAX_IMAGE_SCANS
 
@@ -22,6 +23,7 @@ _SEQUENTIAL = {0xC0, 0xC1, 0xC9}  # markers of frames that have only one scan if
 _ENDS = {0xD9, 0xDA}  # end of the image, and start of its pixels
 _SCAN = 0xDA
 _SCAN_START = b"\xff\xda"  # compressed pixels never have these two bytes
+_ORIENTATION = 0x0112  # of EXIF; from 5 on, width and height change places
 _segment = struct.Struct(">BBH").unpack_from  # 0xFF, marker, length
 _two_numbers = struct.Struct(">II").unpack_from
 Read = Callable[[int, int], bytes]  # (offset, bytes) → content; shorter at the end of the file
@@ -103,7 +105,7 @@ def _claimed_size(read: Read, length: int, head: bytes) -> tuple[int, int] | Non
         return None
     if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
         return _webp_size(head)
-    return _other_size(read(0, length))
+    return shown_size(io.BytesIO(read(0, length)))
 
 
 def _webp_size(head: bytes) -> tuple[int, int] | None:
@@ -171,12 +173,12 @@ def _jpeg_segments(read: Read, block: bytes) -> Iterator[tuple[int, bytes]]:
         at += 2 if marker in _NO_LENGTH else 2 + (length if length > 2 else 2)
 
 
-def _other_size(content: bytes) -> tuple[int, int] | None:
-    """Return the size that Pillow reads from the header of another format: TIFF, GIF, JPEG 2000, PNM, …"""
+def shown_size(image_file: str | Path | BinaryIO) -> tuple[int, int] | None:
+    """Return width and height in the header of an image, as OpenCV turns it: TIFF, GIF, JPEG 2000, PNM, …"""
     from PIL import Image
 
     try:
-        with Image.open(io.BytesIO(content)) as image:
-            return image.size
+        with Image.open(image_file) as image:
+            return image.size[::-1] if image.getexif().get(_ORIENTATION, 1) > 4 else image.size
     except Exception:  # Pillow raises any kind of error for a damaged file
         return None

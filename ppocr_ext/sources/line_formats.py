@@ -5,11 +5,10 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from posixpath import dirname
 from typing import Any
 
 from ppocr_ext.data.label_file import BOXES
@@ -20,11 +19,24 @@ from ppocr_ext.sources.listing import Listing, reading
 from ppocr_ext.sources.names import IMAGE_ENDINGS, LIST_ENDINGS, ending, split_named
 from ppocr_ext.sources.samples import Fields, Row, Rows, Skipped
 
-_IMAGE_KEYS = ("image", "image_path", "img_path", "file_name", "filename", "path", "file", "img")
+IMAGE_KEYS = ("image", "image_path", "img_path", "file_name", "filename", "path", "file", "img")
 TEXT_KEYS = ("text", "transcription", "words", "plate_text", "utf8_string", "label", "identity")
-BOX_KEYS = {"points", "poly", "bbox", "xtl", "xmin", "x_min", "x1", "original_width"}  # of a part of a page
+# of a part of a page
+BOX_KEYS = {
+    "points",
+    "poly",
+    "polygon",
+    "box",
+    "bbox",
+    "xtl",
+    "xmin",
+    "x_min",
+    "x1",
+    "left",
+    "original_width",
+}
 # how a column of texts may be named, and how the other one of two columns is not
-_LIKE_TEXT = re.compile(r"text|label|word|transcri|truth|\bgt\b|plate|caption|string|content")
+_LIKE_TEXT = re.compile(r"text|label|word|transcri|truth|\bgt\b|plate|caption|string|content", re.IGNORECASE)
 _NO_TEXT = re.compile(r"class(es)?|width|height|size|score|split|url|(.*_)?id|index|pred.*")
 # what a mark is in a table or in XML that is not set
 _NO = ("", "0", "0.0", "false", "no", "n", "none", "null")
@@ -96,17 +108,17 @@ def objects(value: object) -> list[Fields]:
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
-def row(record: Fields, place: str, image: object = None) -> Row | Skipped:
+def row(record: Fields, place: str, page: object = None) -> Row | Skipped:
     """Return what an object or a row of a table says about an image or, with a box, about a part of a page.
 
     Args:
         record: the values of the object or of the row, by name.
         place: the file and line where it stands.
-        image: the path of the image; None if it is one of the values.
+        page: the path of the page that it is a part of; None if the path of the image is one of the values.
     """
     attributes = record.get("attributes")
     record = {**attributes, **record} if isinstance(attributes, dict) else record
-    image = image or first_of(record, _IMAGE_KEYS)
+    image = page or first_of(record, IMAGE_KEYS)
     text = first_of(record, TEXT_KEYS)
     if any(str(record.get(key) or "").casefold() not in _NO for key in ("difficult", "illegible")):
         text = ILLEGIBLE
@@ -119,8 +131,14 @@ def row(record: Fields, place: str, image: object = None) -> Row | Skipped:
         "" if text is None else str(text),
         place,
         "" if words else split,
-        record if BOX_KEYS & record.keys() else None,
+        record if page or BOX_KEYS & record.keys() else None,
     )
+
+
+def texts_in(names: Collection[str]) -> list[str]:
+    """Return the names of values that may be the text: the best known one, else all that are like it."""
+    known = [name for key in TEXT_KEYS for name in names if name.casefold() == key]
+    return known[:1] or list(filter(_LIKE_TEXT.search, names))
 
 
 def first_of(record: Fields, keys: Iterable[str]) -> Any:
@@ -176,11 +194,7 @@ def _header(listing: Listing, file: str) -> tuple[str, list[str]]:
         if re.search(rf"{_IMAGE}\s*$", "".join(cell))
     ]
     others = [name for name in names if name not in images]
-    texts = (
-        [name for name in others if name in TEXT_KEYS]
-        or list(filter(_LIKE_TEXT.search, others))
-        or [name for name in others if len(names) == 2 and not _NO_TEXT.fullmatch(name)]
-    )
+    texts = texts_in(others) or [name for name in others if len(names) == 2 and not _NO_TEXT.fullmatch(name)]
     known = {
         each[0]: name
         for each, name in ((images, "image"), (texts, "text"))
@@ -195,10 +209,10 @@ def _is_table(listing: Listing, file: str) -> bool:
 
 def _has_texts(record: Fields) -> bool:
     """Return whether a record is of a whole image, with its text."""
-    return [*map(record.keys().isdisjoint, (_IMAGE_KEYS, TEXT_KEYS, BOX_KEYS))] == [False, False, True]
+    return [*map(record.keys().isdisjoint, (IMAGE_KEYS, TEXT_KEYS, BOX_KEYS))] == [False, False, True]
 
 
-def table_records(listing: Listing, file: str) -> Iterator[tuple[str, Fields]]:
+def _table_records(listing: Listing, file: str) -> Iterator[tuple[str, Fields]]:
     """Yield place and cells by column name of each row of a table; a row of more columns has the key None.
 
     Raises:
@@ -226,7 +240,7 @@ def _next_record(reader: csv.DictReader[str]) -> Fields | None:
 
 
 def _read_table(listing: Listing, file: str) -> Rows:
-    for place, record in table_records(listing, file):
+    for place, record in _table_records(listing, file):
         yield (
             Skipped("bad_line", place, "too many columns: a text with a comma needs quotes")
             if None in record
@@ -239,16 +253,42 @@ def lack(listing: Listing, file: str) -> str:
     head = listing.head(file).lstrip()
     kind = "field" if head.startswith(("{", "[")) else "column"
     keys = list(_first_object(head)) if kind == "field" else _header(listing, file)[1]
-    needs = [name for name, known in (("image", _IMAGE_KEYS), ("text", TEXT_KEYS)) if not {*known} & {*keys}]
+    needs = [name for name, known in (("image", IMAGE_KEYS), ("text", TEXT_KEYS)) if not {*known} & {*keys}]
+    if needs and kind == "column" and (lines := _first_lines(listing, file)):
+        return f", and it does not name its columns. Fix: write as its first line {', or '.join(lines)}"
     what = f"has no {kind} `{'` and no `'.join(needs)}`" if needs else "its boxes are not read"
     if len(keys) > 1 and (len(needs) < 2 or re.search(_IMAGE, head)):
         return f", and {what}"
-    is_beside = dirname(file) in set(map(dirname, listing.image_beside)) or any(
-        has_lines(listing, file, pattern) for pattern in _BESIDE.values()
-    )
     if has_lines(listing, file, rf"[^,;\s]+{_IMAGE}"):
         return ", and its lines have no text"
-    return ", and no image has its name" if is_beside else ""
+    is_beside = any(has_lines(listing, file, pattern) for pattern in _BESIDE.values())
+    return ", and no image has its name" if is_beside and file not in listing.image_beside else ""
+
+
+def _first_lines(listing: Listing, file: str) -> list[str]:
+    """Return lines that name the columns of a table, with what each reads; the column of most texts comes first."""
+    delimiter, names = _header(listing, file)
+    lines = [*csv.reader(re.split(r"[\r\n]+", listing.head(file).strip())[:_HEAD_FILES], delimiter=delimiter)]
+    is_named = not re.search(_IMAGE, delimiter.join(lines[0]))
+    columns = list(zip(*(line for line in lines[is_named:] if len(line) == len(names)), strict=True))
+    images = [
+        at for at, cells in enumerate(columns) if all(re.search(rf"{_IMAGE}\s*$", cell) for cell in cells)
+    ]
+    numbers = [cells for cells in columns if all(re.fullmatch(r"\s*-?[\d.]+\s*", cell) for cell in cells)]
+    texts = [
+        at
+        for at, cells in enumerate(columns)
+        if at not in images and len({*cells}) > 1 and not _NO_TEXT.fullmatch(names[at])
+    ]
+    readings = []
+    for text in sorted(texts, key=lambda at: -len({*columns[at]}))[
+        : 3 if len(images) == 1 and len(numbers) < 4 else 0
+    ]:
+        cells = [name if is_named else f"column{at}" for at, name in enumerate(names, start=1)]
+        cells[images[0]] = "image"
+        cells[text] = "text"
+        readings.append(f"`{delimiter.join(cells)}`, which reads {', '.join(map(repr, columns[text][:3]))}")
+    return readings
 
 
 def _first_object(text: str) -> Fields:

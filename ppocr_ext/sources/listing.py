@@ -12,7 +12,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from itertools import chain
 from pathlib import Path, PurePosixPath
 from posixpath import basename, dirname, getsize, isfile, islink, join, normpath, realpath, relpath
@@ -20,6 +20,7 @@ from typing import Any, BinaryIO
 from xml.etree import ElementTree
 
 from ppocr_ext.errors import DataError
+from ppocr_ext.io.image_pixels import shown_size
 from ppocr_ext.limits import MAX_RECORD_BYTES, MAX_TEXT_BYTES, open_regular
 from ppocr_ext.sources.names import (
     IMAGE_ENDINGS,
@@ -82,6 +83,7 @@ class Listing:
         most: how many label files of a kind are looked at, at most.
         choices: by format, what it has decided for the whole folder, and what it has read for that.
         moved: the first samples whose polygon begins elsewhere than at the top left of the text.
+        image_size: returns width and height of an image when it is decoded; None if they cannot be read.
 
     Raises:
         DataError: ``root`` is not a folder, or one of ``labels`` is not in it.
@@ -108,6 +110,7 @@ class Listing:
         self._short: dict[str, bytes] = {}  # the content of files that their heads show whole
         self.most = max(_MOST_FILES, len(labels))
         self._asks_for_split = ask_for_split
+        self.image_size = lru_cache(maxsize=8)(lambda image: shown_size(self.root / image))
 
     def _scan(self) -> Iterator[str]:
         start = self.starts[0]

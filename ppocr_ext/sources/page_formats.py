@@ -9,15 +9,16 @@ import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
+from posixpath import dirname, join, normpath
 from typing import Any
 from urllib.parse import unquote
 from xml.etree import ElementTree
 
 from ppocr_ext.io.image_pixels import is_tall
 from ppocr_ext.sources.line_formats import (
+    IMAGE_KEYS,
     PAGE,
-    TEXT_KEYS,
     FileGroups,
     Format,
     find_lists,
@@ -27,14 +28,15 @@ from ppocr_ext.sources.line_formats import (
     objects,
     parse_json,
     row,
-    table_records,
+    texts_in,
 )
 from ppocr_ext.sources.listing import Listing, finder, reading
-from ppocr_ext.sources.names import IMAGE_ENDINGS, ending
+from ppocr_ext.sources.names import IMAGE_ENDINGS, LIST_ENDINGS, ending
 from ppocr_ext.sources.samples import Box, Corner, Fields, Rows, Skipped
 
-_LABEL_STUDIO = r'\s*\[\s*\{.*"(annotations|original_width)"|[^\n]*\bannotation_id\b.*original_width'
 _COCO = r'\s*\{\s*"(info|licenses|images|annotations|categories|type|imgs|anns|cats|imgToAnns)"'
+_LABELME = r'"(shapes|imageData)"\s*:'
+_SHAPES = {None, "", "box", "polygon", "quadrilateral", "rectangle", "rotation"}  # the others are no boxes
 _LARGEST = 1e12  # square pixels of a box: no page has as many
 _FARTHEST = 1e6  # pixels of a corner from that of the page
 
@@ -81,8 +83,33 @@ def _around(points: Sequence[Corner]) -> Sequence[Corner]:
     return _rectangle(min(xs), min(ys), max(xs) - min(xs), max(ys) - min(ys))
 
 
+class PageSizeError(ValueError):
+    """A page has another shape than when it was labelled."""
+
+
+def page_scale(box: Fields, size: tuple[int, int] | None) -> Corner:
+    """Return how many times wider and higher a page is than its label file says.
+
+    Args:
+        box: with the size of the page that was labelled, if the label file states it.
+        size: width and height of the page; None if they cannot be read.
+
+    Raises:
+        PageSizeError: the page has another shape.
+        TypeError, ValueError: the stated size is no number.
+    """
+    sides = ("width", "height")
+    stated = [float(first_of(box, (f"original_{side}", f"page_{side}")) or 0) for side in sides]
+    if size is None or not min(stated) > 0:
+        return 1.0, 1.0
+    across, along = size[0] * stated[1], size[1] * stated[0]
+    if not abs(across - along) <= max(sum(stated), across / 100):  # what rounding and a cut seam change
+        raise PageSizeError("{} × {} pixels, but {:g} × {:g} when it was labelled".format(*size, *stated))
+    return size[0] / stated[0], size[1] / stated[1]
+
+
 def _points(box: Fields) -> list[tuple[float, float]]:
-    x, y = (float(box.get(key) or 100) / 100 for key in ("original_width", "original_height"))
+    x, y = (float(box.get(key, 100)) / 100 for key in ("original_width", "original_height"))
     if "points" in box:
         points = box["points"]
         if isinstance(points, str):
@@ -125,7 +152,8 @@ def crop(page: Any, box: Box, *, may_turn: bool = True) -> tuple[Any, bool]:
         as wide.
 
     Raises:
-        ValueError: the box is larger than the page, or is thinner than a pixel; the message begins with a verb.
+        ValueError: the box is larger than the page, lies outside it, or is thinner than a pixel; the message begins
+            with a verb.
     """
     import cv2
     import numpy as np
@@ -133,9 +161,12 @@ def crop(page: Any, box: Box, *, may_turn: bool = True) -> tuple[Any, bool]:
     source = np.array(box, np.float32)
     sides = np.linalg.norm(source - np.roll(source, -1, axis=0), axis=1)  # upper, right, lower, left
     width, height = int(max(sides[0], sides[2])), int(max(sides[1], sides[3]))
-    if not min(width, height) or width + height > 2 * sum(page.shape[:2]):
+    middle = source.mean(axis=0)
+    is_outside = bool(np.any((middle < 0) | (middle > page.shape[1::-1])))
+    if is_outside or not min(width, height) or width + height > 2 * sum(page.shape[:2]):
         raise ValueError(
-            f"has a box of {width} × {height} pixels on a page of {page.shape[1]} × {page.shape[0]}"
+            f"has a box of {width} × {height} pixels around {middle.round().tolist()} on a page of "
+            f"{page.shape[1]} × {page.shape[0]}"
         )
     target = np.array(_rectangle(0, 0, width, height), np.float32)
     matrix = cv2.getPerspectiveTransform(source, target)
@@ -151,58 +182,56 @@ def _read_pages(listing: Listing, file: str) -> Rows:
         if boxes is None:
             yield Skipped("bad_line", place, repr(line[:60]))
         for box in objects(boxes):
-            yield row({"points": (), **box}, place, image)
+            yield row(box, place, image)
 
 
 def _read_label_studio(listing: Listing, file: str) -> Rows:
-    is_json = ending(file) == "json"
-    tasks = enumerate(objects(load_json(listing, file)), 1) if is_json else table_records(listing, file)
-    for number, task in tasks:
+    for number, task in enumerate(objects(load_json(listing, file)), start=1):
         data = task["data"] if isinstance(task.get("data"), dict) else task
         paths = [unquote(value).split("?d=")[-1] for value in data.values() if isinstance(value, str)]
         image = next((path for path in paths if ending(path) in IMAGE_ENDINGS), "?")
-        place = f"{file}#{number}" if is_json else str(number)
-        regions = _results(task) if "annotations" in task else _pairs(task)
-        if regions is None:
-            yield Skipped("unpaired", place, image)
-        for region in regions or ():
-            yield row(region, place, image)
+        for region in _results(task):
+            yield row({"image": image, **region}, f"{file}#{number}")
 
 
 def _results(task: Fields) -> list[Fields]:
     """Return the texts of the first annotation that counts, each with its box."""
-    annotations = [each for each in objects(task["annotations"]) if not each.get("was_cancelled")]
+    annotations = [each for each in objects(task.get("annotations")) if not each.get("was_cancelled")]
     results = objects(annotations[0].get("result")) if annotations else []
     return [
-        {**each, **value} for each in results for value in objects([each.get("value")]) if "text" in value
+        # a text alone is that of the whole image; else it is in percent, of a size that may not be stated
+        {"original_width": None, **each, **value} if len(value) > 1 else value
+        for each in results
+        for value in objects([each.get("value")])
+        if "text" in value
     ]
-
-
-def _pairs(task: Fields) -> list[Fields] | None:
-    """Return the texts and boxes that Label Studio's smaller exports keep in two lists, in a table as JSON.
-
-    None if there are not as many texts as boxes.
-    """
-    values = {
-        key: parse_json(value) if isinstance(value, str) and value[:1] == "[" else value
-        for key, value in task.items()
-    }
-    texts = first_of(values, TEXT_KEYS)
-    texts = texts if isinstance(texts, list) else [texts]
-    every = [each for each in map(objects, values.values()) if each]
-    boxes = next((each for each in every if len(each) == len(texts)), None)
-    if boxes is None:
-        return None if every else []
-    return [{**box, "text": text} for box, text in zip(boxes, texts, strict=True)]
 
 
 def _read_cvat(listing: Listing, file: str) -> Rows:
     for image in _xml(listing, file).findall("image"):
         name = image.get("name", "?")
         for number, shape in enumerate(image, start=1):
-            texts = {each.get("name", "").casefold(): each.text for each in shape.findall("attribute")}
-            record = {**shape.attrib, "text": first_of(texts, (*TEXT_KEYS, *texts))}
-            yield row(record, f"{file}: {name}#{number}", name)
+            place = f"{file}: {name}#{number}"
+            texts = {each.get("name", ""): each.text for each in shape.findall("attribute")}
+            names = texts_in(texts)
+            text = {"text": first_of(texts, names)}
+            if texts and len(names) != 1:
+                yield Skipped(
+                    "unnamed_text", place, ", ".join(f"{key} {texts[key]!r:.20}" for key in texts), name
+                )
+            elif shape.tag == "tag":
+                yield row({"image": name, **text}, place)
+            else:
+                box = shape.attrib if shape.tag in _SHAPES else {}
+                yield row({**box, **_page_size(image.attrib), **text}, place, name)
+
+
+def _page_size(record: Fields) -> Fields:
+    """Return the size of the page that a tool labelled."""
+    return {
+        f"page_{side}": first_of(record, (side, f"image{side.title()}", side.upper()))
+        for side in ("width", "height")
+    }
 
 
 def _xml(listing: Listing, file: str) -> ElementTree.Element:
@@ -215,18 +244,20 @@ def _xml(listing: Listing, file: str) -> ElementTree.Element:
 
 def _read_page_xml(listing: Listing, file: str) -> Rows:
     root = _xml(listing, file)
-    page = root.find("{*}Page")
-    name = root.findtext(".//{*}fileName", "?") if page is None else page.get("imageFilename", "?")
+    page = next(root.iterfind(".//{*}Page"), root)
+    name = page.get("imageFilename") or root.findtext(".//{*}fileName", "?")
     image = listing.image_beside.get(file, name)
     in_pixels = root.findtext(".//{*}MeasurementUnit", "pixel") == "pixel"
     for number, line in enumerate(root.iterfind(".//{*}TextLine"), start=1):
         words = " ".join(each.get("CONTENT", "") for each in line.iterfind("{*}String"))
         hyphen = "".join(each.get("CONTENT", "-") for each in line.iterfind("{*}HYP"))
-        record: Fields = {"text": line.findtext("{*}TextEquiv/{*}Unicode", words + hyphen), "bbox": None}
-        for shape in (*line.iterfind("{*}Coords"), *line.iterfind("{*}Shape/{*}Polygon")):
-            record["points"] = first_of(dict(shape.attrib), ("points", "POINTS"))
-        if in_pixels and "points" not in record:
-            record["bbox"] = [line.get(key) for key in ("HPOS", "VPOS", "WIDTH", "HEIGHT")]
+        readings = sorted(line.iterfind("{*}TextEquiv"), key=lambda each: each.get("index", "").zfill(9))
+        texts = [each.findtext("{*}Unicode") for each in readings] or [words + hyphen]
+        shapes = (*line.iterfind("{*}Coords"), *line.iterfind("{*}Shape/{*}Polygon"))
+        points = [shape.get("points") or shape.get("POINTS") for shape in shapes]
+        sides = {"bbox": [line.get(key) for key in ("HPOS", "VPOS", "WIDTH", "HEIGHT")]}
+        box = {"points": points[-1]} if points else sides
+        record = {**(box if in_pixels else {}), **_page_size(page.attrib), "text": texts[0]}
         yield row(record, f"{file}#{number}", image)
 
 
@@ -241,8 +272,10 @@ def _find_page_xml(listing: Listing) -> FileGroups:
     pages: dict[str, str] = {}
     for file in sorted(files, key=lambda file: (file not in listing.image_beside, "GT" not in file)):
         name = re.search(r"(?:imageFilename=\"|<fileName>\s*)([^\"<]*)", heads[file])
-        image = finder(listing, file, Counter(), [name[1]])(name[1].strip()) if name else None
-        pages.setdefault(listing.image_beside.get(file) or f"{listing.root}/{image or file}", file)
+        path = name[1].strip() if name else file
+        image = finder(listing, file, Counter(), [path])(path)
+        is_missing = image or (path if "/" in path else join(dirname(file), path))  # counted once, too
+        pages.setdefault(listing.image_beside.get(file) or f"{listing.root}/{is_missing}", file)
     return [tuple(sorted(pages.values()))] if pages else []
 
 
@@ -253,44 +286,66 @@ def _read_coco(listing: Listing, file: str) -> Rows:
         for number, record in enumerate(_members(content, "annotations", "anns"), start=1):
             image = images.get(str(record.get("image_id")), {})
             is_bad = record.get("legibility") == "illegible" or record.get("utf8_string") == "."
-            marks = {"illegible": is_bad, "split": image.get("set", "")}
-            yield row({**marks, **record}, f"{file}#{number}", image.get("file_name", "?"))
+            marks = {"illegible": is_bad, "split": image.get("set", ""), **_page_size(image)}
+            yield row({**marks, **record}, f"{file}#{number}", image.get("file_name") or "?")
+
+
+def _read_regions(listing: Listing, file: str) -> Rows:
+    """Read pages, each an object with a list of shapes, or an image with its text."""
+    if "labelme" not in listing.choices:
+        listing.choices["labelme"] = _labelme_key(listing)
+    for number, page in enumerate(_region_pages(listing, file), start=1):
+        path = str(first_of(page, (*IMAGE_KEYS, "imagePath")) or "?").replace("\\", "/")
+        is_there = normpath(join(dirname(file), path)) in listing.images
+        name = path if is_there else listing.image_beside.get(file, path)
+        shapes = _members(page, "form", "shapes", "annotations", "instances")
+        for part in chain.from_iterable(objects(each.get("words")) or [each] for each in shapes):
+            points = first_of(part, ("points", "polygon", "box", "bbox"))
+            box = {"points": points, **_page_size(page)} if part.get("shape_type") in _SHAPES else {}
+            text = {
+                "text": part.get("text", part.get(listing.choices["labelme"])),
+                "illegible": part.get("ignore"),
+            }
+            is_whole = part.keys() == {"text"}
+            yield row(
+                {"image": name, **text} if is_whole else {**box, **text},
+                f"{file}#{number}",
+                None if is_whole else name,
+            )
+
+
+def _region_pages(listing: Listing, file: str) -> list[Fields]:
+    """Return the pages of a file: of WildReceipt one on each line, of MMOCR those of an array, else the whole file."""
+    if ending(file) != "json":
+        return objects([parse_json(line) for _, line in numbered_lines(listing, file)])
+    content = load_json(listing, file)
+    return [page for each in objects([content]) for page in _members({"": [each], **each}, "data_list", "")]
+
+
+def _labelme_key(listing: Listing) -> str:
+    """Return where Labelme's texts are: descriptions are remarks if most shapes have none and labels differ."""
+    shapes = [
+        (shape.get("description"), str(shape.get("label")))
+        for file in islice(chain(*_find_pages(listing, _LABELME)), 100)
+        for content in objects([load_json(listing, file)])
+        for shape in objects(content.get("shapes"))
+    ]
+    described = sum(bool(description) for description, _ in shapes)
+    is_one = len({label for _, label in shapes}) == 1
+    return "description" if described and (2 * described >= len(shapes) or is_one) else "label"
+
+
+def _find_pages(listing: Listing, pattern: str) -> FileGroups:
+    """Return the JSON files of a page each: those whose beginning matches ``pattern``."""
+    files = (file for file in listing.labels if ending(file) == "json")
+    found = tuple(file for file in files if re.search(pattern, listing.head(file)))
+    return [found] if found else []
 
 
 def _members(content: Fields, *keys: str) -> list[Fields]:
-    """Return the objects of an array of COCO, or those that COCO-Text and TextOCR keep by their ids."""
+    """Return the objects of an array, or those that COCO-Text, TextOCR and VIA keep by their ids."""
     value = first_of(content, keys)
     return objects([*value.values()] if isinstance(value, dict) else value)
-
-
-def _labelme(listing: Listing) -> tuple[str, dict[str, list[Fields]]]:
-    """Return the key of the texts in a folder, and the shapes in each file.
-
-    Descriptions are remarks if most shapes have none and labels differ.
-    """
-    every = {
-        file: [
-            {
-                key: shape.get(key) for key in ("points", "description", "label")
-            }  # not the image, which may be there too
-            for content in objects([load_json(listing, file)])
-            for shape in objects(content.get("shapes"))
-        ]
-        for file in listing.beside("json")
-    }
-    shapes = list(chain(*every.values()))
-    described = sum(bool(shape.get("description")) for shape in shapes)
-    is_one = len({str(shape.get("label")) for shape in shapes}) == 1
-    return "description" if described and (2 * described >= len(shapes) or is_one) else "label", every
-
-
-def _read_labelme(listing: Listing, file: str) -> Rows:
-    if "labelme" not in listing.choices:
-        listing.choices["labelme"] = _labelme(listing)
-    key, shapes = listing.choices["labelme"]
-    for number, shape in enumerate(shapes[file], start=1):
-        record = {"points": shape.get("points"), "text": shape.get(key)}
-        yield row(record, f"{file}#{number}", listing.image_beside[file])
 
 
 def _heads(listing: Listing, pattern: str, *endings: str) -> FileGroups:
@@ -299,18 +354,13 @@ def _heads(listing: Listing, pattern: str, *endings: str) -> FileGroups:
     return [(file,) for file in files if re.match(pattern, listing.head(file), re.DOTALL)]
 
 
-def _find_labelme(listing: Listing) -> FileGroups:
-    files = listing.beside("json")
-    return [files] if any('"shapes"' in listing.head(file) for file in files[:20]) else []
-
-
 PAGE_FORMATS = {
     "ppocrlabel": Format(
         "PPOCRLabel's Label.txt: boxes of pages", partial(find_lists, pattern=PAGE), _read_pages
     ),
     "label_studio": Format(
-        "Label Studio: JSON, JSON-MIN or CSV",
-        lambda listing: _heads(listing, _LABEL_STUDIO, "json", "csv"),
+        "Label Studio: JSON",
+        lambda listing: _heads(listing, r'\s*\[\s*\{.*"annotations"\s*:', "json"),
         _read_label_studio,
     ),
     "cvat": Format(
@@ -328,5 +378,24 @@ PAGE_FORMATS = {
         _find_page_xml,
         _read_page_xml,
     ),
-    "labelme": Format("Labelme: a JSON file for each image", _find_labelme, _read_labelme),
+    "labelme": Format(
+        "Labelme: a JSON file for each image", partial(_find_pages, pattern=_LABELME), _read_regions
+    ),
+    "funsd": Format(
+        "FUNSD: a JSON file for each image",
+        partial(_find_pages, pattern=r'\A\s*\{\s*"form"\s*:'),
+        _read_regions,
+    ),
+    "mmocr": Format(
+        "MMOCR's JSON with a data_list",
+        lambda listing: _heads(listing, r'\s*\{.*"data_list"\s*:', "json"),
+        _read_regions,
+    ),
+    "wildreceipt": Format(
+        "WildReceipt: a JSON object of a page on each line",
+        lambda listing: _heads(
+            listing, r'\s*\{\s*"file_name".*"annotations"\s*:\s*\[\s*\{\s*"box"\s*:', *LIST_ENDINGS
+        ),
+        _read_regions,
+    ),
 }

@@ -19,7 +19,7 @@ from ppocr_ext.messages import shortened
 from ppocr_ext.sources.line_formats import LINE_FORMATS, Format, has_lines, lack
 from ppocr_ext.sources.listing import Listing, finder
 from ppocr_ext.sources.names import IMAGE_ENDINGS, LIST_ENDINGS, ending, in_two_splits, page_of_crop, stem
-from ppocr_ext.sources.page_formats import PAGE_FORMATS, corners
+from ppocr_ext.sources.page_formats import PAGE_FORMATS, PageSizeError, corners, page_scale
 from ppocr_ext.sources.samples import BLOCK, Entries, Records, Row, Rows, Sample, Skipped, Source
 
 FORMATS: dict[str, Format] = {**LINE_FORMATS, **PAGE_FORMATS}
@@ -54,7 +54,14 @@ _UNSUPPORTED = {  # of the path of a file, or of its beginning: what it is, and 
     r"(^|/)_annotations\.": ("Roboflow's export, which has boxes without text,", _EXPORT),
     r"<tagset>|<imagelist>": ("SVT's or ICDAR 2003's XML", "write lines `path<TAB>text`"),
     r'"paragraphs"\s*:': ("HierText", "write PPOCRLabel's Label.txt, or cut the lines"),
-    r"\bregion_(shape_)?attributes\b": ("VIA's export", "write PPOCRLabel's Label.txt, or cut the lines"),
+    r"\bregion_(shape_)?attributes\b|_via_img_metadata": (
+        "VIA's export",
+        "write PPOCRLabel's Label.txt, or cut the lines",
+    ),
+    r'\A(?!(?s:.*)"annotations"\s*:)(?s:.*)\boriginal_width\b': (
+        "Label Studio's CSV or JSON-MIN, which lose boxes without text,",
+        "export JSON",
+    ),
     r'\A\s*\{\s*"source-ref"': ("a manifest of AWS Ground Truth", "write lines `path<TAB>text`"),
     r"\A\[[^\t\n]*\]\t": ("a list with several images for a text", "write a line for each image"),
     r"<(\w+:)?(PcGts|alto)\b": (
@@ -63,7 +70,6 @@ _UNSUPPORTED = {  # of the path of a file, or of its beginning: what it is, and 
     ),
     r"<annotation>": ("Pascal VOC, which has boxes without text,", _EXPORT),
     r"\Ax: \[\[": ("Total-Text", "write PPOCRLabel's Label.txt, or cut the lines"),
-    r'"data_list"\s*:': ("MMOCR's JSON", "write lines `path<TAB>text`"),
     r"(^|/)(data\.ya?ml|obj\.data|classes\.txt)$"
     r"|\A-?[\d.]+(( +-?[\d.]+){4,}( \S+ \d)?|(, *-?[\d.]+){4,7})\s*(?m:$)"
     r"|\A\S+( -?[\d.]+){14}": (
@@ -273,9 +279,16 @@ def _entry(
         return Sample(image, row.text, row.place, split, page_of_crop(image))
     try:
         box, is_moved = corners(row.box, row.text)
+        across, along = page_scale(row.box, listing.image_size(image))
+    except PageSizeError as error:
+        return Skipped("page_size", row.place, f"{image}: {error}", image)
     except (KeyError, TypeError, ValueError):
         return Skipped("bad_box", row.place, repr(row.text[:60]), image)
+    box = tuple((x * across, y * along) for x, y in box)  # type: ignore[assignment]
     sample = Sample(image, row.text, row.place, split, image, box)
+    doubts["Boxes scaled, since their pages have another size than their label files say"] += (
+        across != 1 or along != 1
+    )
     doubts[
         "Polygons that begin elsewhere than at the top left, cut as text that is not upside down (look.png)"
     ] += is_moved
@@ -334,7 +347,7 @@ def _select(listing: Listing, usable: list[_Reading], notes: list[str]) -> list[
                     (reading.format == "ppocrlabel" and page_of_crop(selection[0].samples[0].image))
                     or (reading.format == "page_xml" and selection[0].format == "text_files")
                 )
-                and f"its boxes are cut out. `--format {reading.format}` reads the pages"
+                and f"{selection[0]} has the texts of lines. `--format {reading.format}` cuts the pages"
             )
         )
         if why:
@@ -432,10 +445,15 @@ def _nothing(listing: Listing, notes: Sequence[str]) -> DataError:
         *filter(None, [other]),
     ]
     if named or not notes:
+        reasons = [f"  {_why_unknown(listing, file)}" for file in texts[:3]]
         lines += [
-            *(f"  {_why_unknown(listing, file)}" for file in texts[:3]),
+            *reasons,
             *([] if named else _from_names(list(listing.images))),
-            *(f"  {name}: {row.description}" for name, row in FORMATS.items()),
+            *(
+                f"  {name}: {row.description}"
+                for name, row in FORMATS.items()
+                if not any("Fix:" in each for each in reasons)
+            ),
         ]
     return DataError("\n".join(lines), code="no_samples")
 

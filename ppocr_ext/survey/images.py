@@ -132,7 +132,7 @@ class ImageReader:
         try:
             pixels, is_turned = crop(page, sample.box, may_turn=len(sample.text) > 1)
         except ValueError as error:
-            return SampleIssue("broken_image", str(error))
+            return SampleIssue("page_size", f"{sample.image} {error}")
         with self._one_thread:
             self.turned += is_turned
         return bytes(cv2.imencode(".png", pixels)[1])

@@ -81,26 +81,9 @@ def label_studio(root: Path) -> None:
     write_json(root, "project-1.json", tasks)
 
 
-def label_studio_table(root: Path) -> None:
-    images(root, ["page1.jpg", "page2.jpg"])
-    box = {**SIZE, **PERCENT}
-    cells = [json.dumps([box, box | {"x": 50}]), '["one", "two"]', json.dumps([box]), "three"]
-    both = [each.replace('"', '""') for each in cells]
-    write(root, "export.csv", "annotation_id,bbox,id,ocr,transcription\n"
-          f'1,"{both[0]}",1,/data/upload/1/deadbeef-page1.jpg,"{both[1]}"\n'
-          f'2,"{both[2]}",2,/data/upload/1/deadbeef-page2.jpg,{both[3]}\n')  # fmt: skip
-
-
-def label_studio_min(root: Path) -> None:
-    images(root, ["page1.jpg", "page2.jpg"])
-    one = {"ocr": "/data/upload/1/deadbeef-page1.jpg", "bbox": [{**SIZE, **PERCENT}], "transcription": "one"}
-    two = {**one, "ocr": "page2.jpg", "bbox": 2 * one["bbox"], "transcription": ["a", "b"]}
-    write_json(root, "min.json", [one, two])
-
-
 CVAT = """<?xml version="1.0" encoding="utf-8"?><annotations><version>1.1</version>
 <image id="0" name="images/p.jpg" width="96" height="48">
-<box label="plate" xtl="10" ytl="10" xbr="50" ybr="30"><attribute name="number">AB &amp; C</attribute></box>
+<box label="plate" xtl="10" ytl="10" xbr="50" ybr="30"><attribute name="plate number">AB &amp; C</attribute></box>
 <polygon label="plate" points="10,10;50,10;50,30;10,30"><attribute name="text">poly</attribute>
 <attribute name="color">red</attribute></polygon><tag label="page"><attribute name="text">whole</attribute></tag>
 <box label="plate" xtl="1" ytl="1" xbr="9" ybr="9"></box></image></annotations>"""
@@ -289,13 +272,33 @@ CASES = {
         {"1/115_Lube_45.jpg": "Lube"}, {"missing_image": 1}, {"1/115_Lube_45.jpg": "train"}),
 }  # fmt: skip
 P = "p.jpg"
+NUMBERS = [10, 10, 50, 10, 50, 30, 10, 30]
+FUNSD = [
+    {
+        "box": [1, 1, 90, 30],
+        "text": "one two",
+        "words": [{"box": [10, 10, 50, 30], "text": t} for t in ("one", "two")],
+    }
+]
+MMOCR = {
+    "metainfo": {},
+    "data_list": [
+        {"img_path": P, "height": 48, "instances": [{"polygon": NUMBERS, "text": "one", "ignore": False}]},
+        {
+            "img_path": P,
+            "instances": [{"bbox": [1, 1, 9, 9], "text": "two", "ignore": True}, {"text": "whole"}],
+        },
+    ],
+}
+WILDRECEIPT = {
+    "file_name": P,
+    "height": 48,
+    "width": 96,
+    "annotations": [{"box": NUMBERS, "text": "one", "label": 1}],
+}
 DESCRIBED = [{**SHAPES[0], "description": "D"}, SHAPES[1]]
 PAGES = {
     "label studio": ("label_studio", label_studio, [("0a1b2c3d-page 1.jpg", "one"), ("page2.jpg", "two")], {}),
-    "label studio, csv": ("label_studio", label_studio_table,
-        [("page1.jpg", "one"), ("page1.jpg", "two"), ("page2.jpg", "three")], {}),
-    "label studio, min": ("label_studio", label_studio_min,
-        [("page1.jpg", "one"), ("page2.jpg", "a"), ("page2.jpg", "b")], {}),
     "cvat": ("cvat", drawn(("annotations.xml", CVAT), names=["images/p.jpg"]),
         [("images/p.jpg", "AB & C"), ("images/p.jpg", "poly"), ("images/p.jpg", "whole")], {"no_text": 1}),
     "coco": ("coco", drawn(("_x.json", json.dumps(COCO)), names=[P]), [(P, "one"), (P, "two")],
@@ -304,6 +307,11 @@ PAGES = {
         {"illegible": 2}),
     "labelme": ("labelme", drawn(("p.json", json.dumps({"version": "5", "shapes": SHAPES})), names=[P]),
         [(P, "one"), (P, "two")], {}),
+    "funsd": ("funsd", drawn(("annotations/p.json", json.dumps({"form": FUNSD})), names=["images/p.jpg"]),
+        [("images/p.jpg", "one"), ("images/p.jpg", "two")], {}),
+    "mmocr": ("mmocr", drawn(("textrecog_train.json", json.dumps(MMOCR)), names=[P]), [(P, "one"), (P, "whole")],
+        {"illegible": 1}),
+    "wildreceipt": ("wildreceipt", drawn(("train.txt", json.dumps(WILDRECEIPT) + "\n"), names=[P]), [(P, "one")], {}),
     "labelme, described": ("labelme", drawn(("p.json", json.dumps({"shapes": DESCRIBED})), names=[P]),
         [(P, "D")], {"no_text": 1}),
 }  # fmt: skip
@@ -345,29 +353,6 @@ def test_a_mark_may_be_a_word(tmp_path: Path, key: str, value: Any, is_read: boo
     records = [{"image": "a.jpg", "text": "A", key: value}, {"image": "b.jpg", "text": "B"}]
     write(tmp_path, "l.jsonl", "".join(json.dumps(each) + "\n" for each in records))
     assert texts_of(recognise(tmp_path)) == ({"a.jpg": "A"} if is_read else {}) | {"b.jpg": "B"}
-
-
-@pytest.mark.parametrize("form", ["json", "csv"])
-def test_a_region_without_text_does_not_lose_its_page(tmp_path: Path, form: str) -> None:
-    """Of Label Studio's smaller exports, which do not say which box has no text if it is left out."""
-    images(tmp_path, ["1.jpg", "2.jpg", "3.jpg"])
-    boxes = [{**SIZE, **PERCENT, "y": top, "height": 20} for top in (10, 40, 70)]
-    listed = enumerate((["a", None, "c"], ["d", "", "f"], ["g", "i"]), start=1)
-    box = {"bbox": boxes, "annotation_id": 1}
-    tasks = [{"ocr": f"/x/{name}.jpg", "id": name, "transcription": texts, **box} for name, texts in listed]
-    if form == "json":
-        write_json(tmp_path, "l.json", tasks)
-    else:
-        texts = [
-            [each if isinstance(each, str) else json.dumps(each) for each in task.values()] for task in tasks
-        ]
-        cells = [['"' + each.replace('"', '""') + '"' for each in row] for row in texts]
-        write(tmp_path, "l.csv", "\n".join([",".join(tasks[0]), *map(",".join, cells)]) + "\n")
-    samples, skipped = entries(recognise(tmp_path))
-    assert [each.text for each in samples] == ["a", "c", "d", "f"]
-    assert Counter((each.reason, each.image or "?") for each in skipped) == {
-        ("no_text", "1.jpg"): 1, ("no_text", "2.jpg"): 1, ("unpaired", "?"): 1,
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize("described", [1, 12])

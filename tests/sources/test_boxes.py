@@ -135,3 +135,9 @@ def test_a_slanted_box_is_cut_as_paddleocr_cuts_it() -> None:
 def test_a_box_that_is_not_of_the_page_is_refused(scale: float) -> None:
     with pytest.raises(ValueError):
         crop(page(), ((0, 0), (40 * scale, 0), (40 * scale, 20 * scale), (0, 20 * scale)))
+
+
+@pytest.mark.parametrize(("x", "y"), [(90, 10), (10, 70), (-40, 10)])
+def test_a_box_outside_the_page_is_refused(x: int, y: int) -> None:
+    with pytest.raises(ValueError):
+        crop(page(), ((x, y), (x + 20, y), (x + 20, y + 9), (x, y + 9)))

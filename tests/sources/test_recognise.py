@@ -10,7 +10,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from folders import POLYGON, TEXTS, draw, images, page_line, quoted, rows, tabs, write, write_json, write_lmdb
+from folders import (
+    POLYGON,
+    TEXTS,
+    draw,
+    images,
+    page_line,
+    quoted,
+    rows,
+    tabs,
+    write,
+    write_json,
+    write_lmdb,
+)
 
 from ppocr_ext.data.issue_rules import RULES
 from ppocr_ext.sources.recognise import FORMATS, recognise

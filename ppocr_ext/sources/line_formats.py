@@ -14,7 +14,6 @@ from typing import Any
 from ppocr_ext.data.label_file import BOXES
 from ppocr_ext.data.lmdb_sets import DATA_FILE, open_set
 from ppocr_ext.data.preflight_report import ILLEGIBLE
-from ppocr_ext.limits import MAX_RECORD_BYTES
 from ppocr_ext.sources.listing import Listing, reading
 from ppocr_ext.sources.names import IMAGE_ENDINGS, LIST_ENDINGS, ending, split_named
 from ppocr_ext.sources.samples import Fields, Row, Rows, Skipped
@@ -117,7 +116,12 @@ def row(record: Fields, place: str, page: object = None) -> Row | Skipped:
         page: the path of the page that it is a part of; None if the path of the image is one of the values.
     """
     attributes = record.get("attributes")
-    record = {**attributes, **record} if isinstance(attributes, dict) else record
+    if isinstance(attributes, dict):
+        texts = {key: value for key, value in attributes.items() if isinstance(value, str)}
+        names = texts_in(texts)
+        record = {**attributes, **({"text": texts[names[0]]} if len(names) == 1 else {}), **record}
+        if texts and first_of(record, TEXT_KEYS) is None:
+            return Skipped("unnamed_text", place, ", ".join(f"{key} {texts[key]!r:.20}" for key in texts))
     image = page or first_of(record, IMAGE_KEYS)
     text = first_of(record, TEXT_KEYS)
     if any(str(record.get(key) or "").casefold() not in _NO for key in ("difficult", "illegible")):
@@ -212,40 +216,22 @@ def _has_texts(record: Fields) -> bool:
     return [*map(record.keys().isdisjoint, (IMAGE_KEYS, TEXT_KEYS, BOX_KEYS))] == [False, False, True]
 
 
-def _table_records(listing: Listing, file: str) -> Iterator[tuple[str, Fields]]:
-    """Yield place and cells by column name of each row of a table; a row of more columns has the key None.
-
-    Raises:
-        DataError: it is not CSV, its encoding is not known, or it cannot be read.
-    """
+def _read_table(listing: Listing, file: str) -> Rows:
     delimiter, names = _header(listing, file)
     reader = csv.DictReader(
         (raw := line for line in listing.lines(file)), names, delimiter=delimiter, skipinitialspace=True
     )
     with reading(file):
-        _next_record(reader)
-        while (record := _next_record(reader)) is not None:
+        next(reader, None)
+        for record in reader:
             if None in record and '"' not in raw and names[-1] == "text":  # commas in the text
                 record = dict(zip(names, map(str.strip, raw.split(delimiter, len(names) - 1)), strict=True))
-            yield f"{file}:{reader.line_num}", record
-
-
-def _next_record(reader: csv.DictReader[str]) -> Fields | None:
-    """Return the next row, None at the end; the limit of a cell is one of the process, and too low for a page."""
-    before = csv.field_size_limit(MAX_RECORD_BYTES)
-    try:
-        return next(reader, None)
-    finally:
-        csv.field_size_limit(before)
-
-
-def _read_table(listing: Listing, file: str) -> Rows:
-    for place, record in _table_records(listing, file):
-        yield (
-            Skipped("bad_line", place, "too many columns: a text with a comma needs quotes")
-            if None in record
-            else row(record, place)
-        )
+            place = f"{file}:{reader.line_num}"
+            yield (
+                Skipped("bad_line", place, "too many columns: a text with a comma needs quotes")
+                if None in record
+                else row(record, place)
+            )
 
 
 def lack(listing: Listing, file: str) -> str:
@@ -254,41 +240,48 @@ def lack(listing: Listing, file: str) -> str:
     kind = "field" if head.startswith(("{", "[")) else "column"
     keys = list(_first_object(head)) if kind == "field" else _header(listing, file)[1]
     needs = [name for name, known in (("image", IMAGE_KEYS), ("text", TEXT_KEYS)) if not {*known} & {*keys}]
-    if needs and kind == "column" and (lines := _first_lines(listing, file)):
-        return f", and it does not name its columns. Fix: write as its first line {', or '.join(lines)}"
-    what = f"has no {kind} `{'` and no `'.join(needs)}`" if needs else "its boxes are not read"
-    if len(keys) > 1 and (len(needs) < 2 or re.search(_IMAGE, head)):
-        return f", and {what}"
-    if has_lines(listing, file, rf"[^,;\s]+{_IMAGE}"):
-        return ", and its lines have no text"
+    lines = _first_lines(listing, file) if needs and kind == "column" else []
     is_beside = any(has_lines(listing, file, pattern) for pattern in _BESIDE.values())
-    return ", and no image has its name" if is_beside and file not in listing.image_beside else ""
+    what = f"has no {kind} `{'` and no `'.join(needs)}`" if needs else "its boxes are not read"
+    return next(
+        sentence
+        for sentence, is_true in (
+            (
+                f", and it does not name its columns. Fix: write as its first line {', or '.join(lines)}",
+                lines,
+            ),
+            (f", and {what}", len(keys) > 1 and (len(needs) < 2 or re.search(_IMAGE, head))),
+            (", and its lines have no text", has_lines(listing, file, rf"[^,;\s]+{_IMAGE}")),
+            (", and no image has its name", is_beside and file not in listing.image_beside),
+            ("", True),
+        )
+        if is_true
+    )
 
 
 def _first_lines(listing: Listing, file: str) -> list[str]:
     """Return lines that name the columns of a table, with what each reads; the column of most texts comes first."""
     delimiter, names = _header(listing, file)
-    lines = [*csv.reader(re.split(r"[\r\n]+", listing.head(file).strip())[:_HEAD_FILES], delimiter=delimiter)]
-    is_named = not re.search(_IMAGE, delimiter.join(lines[0]))
-    columns = list(zip(*(line for line in lines[is_named:] if len(line) == len(names)), strict=True))
+    head = re.split(r"[\r\n]+", listing.head(file).strip())[:_HEAD_FILES]
+    is_named = not re.search(_IMAGE, head[0])
+    lines = (line for line in csv.reader(head[is_named:], delimiter=delimiter) if len(line) == len(names))
+    columns = [*zip(*lines, strict=True)]
     images = [
         at for at, cells in enumerate(columns) if all(re.search(rf"{_IMAGE}\s*$", cell) for cell in cells)
     ]
-    numbers = [cells for cells in columns if all(re.fullmatch(r"\s*-?[\d.]+\s*", cell) for cell in cells)]
-    texts = [
-        at
-        for at, cells in enumerate(columns)
-        if at not in images and len({*cells}) > 1 and not _NO_TEXT.fullmatch(names[at])
+    numbers = sum(all(re.fullmatch(r"\s*-?[\d.]+\s*", cell) for cell in cells) for cells in columns)
+    texts = (
+        at for at, cells in enumerate(columns) if len({*cells}) > 1 and not _NO_TEXT.fullmatch(names[at])
+    )
+    order = sorted({*texts}.difference(images), key=lambda at: (-len({*columns[at]}), at))
+    if len(images) != 1 or numbers > 3:  # four numbers are a box
+        return []
+    others = names if is_named else [f"column{at}" for at, _ in enumerate(names, start=1)]
+    return [
+        f"`{delimiter.join({images[0]: 'image', text: 'text'}.get(at, name) for at, name in enumerate(others))}`, "
+        f"which reads {', '.join(map(repr, columns[text][:3]))}"
+        for text in order[:3]
     ]
-    readings = []
-    for text in sorted(texts, key=lambda at: -len({*columns[at]}))[
-        : 3 if len(images) == 1 and len(numbers) < 4 else 0
-    ]:
-        cells = [name if is_named else f"column{at}" for at, name in enumerate(names, start=1)]
-        cells[images[0]] = "image"
-        cells[text] = "text"
-        readings.append(f"`{delimiter.join(cells)}`, which reads {', '.join(map(repr, columns[text][:3]))}")
-    return readings
 
 
 def _first_object(text: str) -> Fields:

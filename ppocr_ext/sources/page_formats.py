@@ -28,7 +28,6 @@ from ppocr_ext.sources.line_formats import (
     objects,
     parse_json,
     row,
-    texts_in,
 )
 from ppocr_ext.sources.listing import Listing, finder, reading
 from ppocr_ext.sources.names import IMAGE_ENDINGS, LIST_ENDINGS, ending
@@ -98,8 +97,7 @@ def page_scale(box: Fields, size: tuple[int, int] | None) -> Corner:
         PageSizeError: the page has another shape.
         TypeError, ValueError: the stated size is no number.
     """
-    sides = ("width", "height")
-    stated = [float(first_of(box, (f"original_{side}", f"page_{side}")) or 0) for side in sides]
+    stated = [float(first_of(box, (f"original_{side}", f"page_{side}")) or 0) for side in ("width", "height")]
     if size is None or not min(stated) > 0:
         return 1.0, 1.0
     across, along = size[0] * stated[1], size[1] * stated[0]
@@ -211,19 +209,11 @@ def _read_cvat(listing: Listing, file: str) -> Rows:
     for image in _xml(listing, file).findall("image"):
         name = image.get("name", "?")
         for number, shape in enumerate(image, start=1):
-            place = f"{file}: {name}#{number}"
-            texts = {each.get("name", ""): each.text for each in shape.findall("attribute")}
-            names = texts_in(texts)
-            text = {"text": first_of(texts, names)}
-            if texts and len(names) != 1:
-                yield Skipped(
-                    "unnamed_text", place, ", ".join(f"{key} {texts[key]!r:.20}" for key in texts), name
-                )
-            elif shape.tag == "tag":
-                yield row({"image": name, **text}, place)
-            else:
-                box = shape.attrib if shape.tag in _SHAPES else {}
-                yield row({**box, **_page_size(image.attrib), **text}, place, name)
+            texts = {each.get("name", ""): each.text or "" for each in shape.findall("attribute")}
+            box = {**shape.attrib, **_page_size(image.attrib)} if shape.tag in _SHAPES else {}
+            is_whole = shape.tag == "tag"
+            record = {**({"image": name} if is_whole else box), "attributes": texts}
+            yield row({**record, "label": None}, f"{file}: {name}#{number}", None if is_whole else name)
 
 
 def _page_size(record: Fields) -> Fields:

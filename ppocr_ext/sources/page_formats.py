@@ -7,7 +7,7 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
 from posixpath import dirname, join, normpath
@@ -35,6 +35,8 @@ from ppocr_ext.sources.samples import Box, Corner, Fields, Rows, Skipped
 
 _COCO = r'\s*\{\s*"(info|licenses|images|annotations|categories|type|imgs|anns|cats|imgToAnns)"'
 _LABELME = r'"(shapes|imageData)"\s*:'
+_POLYGONS = {"box", "points", "polygon"}  # keys of corners, or of two opposite ones
+_OF_ONE_PAGE = {"form", "shapes"}  # the lists of shapes in files that are about one page
 _SHAPES = {None, "", "box", "polygon", "quadrilateral", "rectangle", "rotation"}  # the others are no boxes
 _LARGEST = 1e12  # square pixels of a box: no page has as many
 _FARTHEST = 1e6  # pixels of a corner from that of the page
@@ -60,11 +62,14 @@ def corners(box: Fields, text: str = "") -> tuple[Box, bool]:
     is_given = len(points) == 4
     first, second, third, fourth = points if is_given else _around(points)
     area = (third[0] - first[0]) * (fourth[1] - second[1]) - (fourth[0] - second[0]) * (third[1] - first[1])
-    if not 1 <= abs(area) / 2 < _LARGEST or box.get("image_rotation"):  # nor if it is not a number
-        raise ValueError(f"a box of {area / 2} square pixels, or on an image that Label Studio has turned")
+    is_known = box.get("shape_type") in _SHAPES and not box.get("image_rotation")
+    if not 1 <= abs(area) / 2 < _LARGEST or not is_known:  # nor if it is not a number
+        raise ValueError(
+            f"a box of {area / 2} square pixels, of another shape, or on an image that is turned"
+        )
     clockwise = (first, second, third, fourth) if area > 0 else (first, fourth, third, second)
     left = sorted(range(4), key=lambda at: clockwise[at][0])[:2]
-    start = min(left, key=lambda at: clockwise[at][1]) if "points" in box else 0
+    start = min(left, key=lambda at: clockwise[at][1]) if _POLYGONS & box.keys() else 0
     is_along = is_given and is_tall(math.dist(*clockwise[:2]), math.dist(*clockwise[1:3]))
     if start % 2 and is_along and not any(unicodedata.east_asian_width(each) == "W" for each in text):
         start = 0
@@ -108,8 +113,8 @@ def page_scale(box: Fields, size: tuple[int, int] | None) -> Corner:
 
 def _points(box: Fields) -> list[tuple[float, float]]:
     x, y = (float(box.get(key, 100)) / 100 for key in ("original_width", "original_height"))
-    if "points" in box:
-        points = box["points"]
+    if polygon := _POLYGONS & box.keys():
+        points = box[min(polygon)]
         if isinstance(points, str):
             points = re.split("[,; ]+", points.strip(",; "))
         if points and isinstance(points[0], str | int | float):
@@ -210,10 +215,9 @@ def _read_cvat(listing: Listing, file: str) -> Rows:
         name = image.get("name", "?")
         for number, shape in enumerate(image, start=1):
             texts = {each.get("name", ""): each.text or "" for each in shape.findall("attribute")}
-            box = {**shape.attrib, **_page_size(image.attrib)} if shape.tag in _SHAPES else {}
-            is_whole = shape.tag == "tag"
-            record = {**({"image": name} if is_whole else box), "attributes": texts}
-            yield row({**record, "label": None}, f"{file}: {name}#{number}", None if is_whole else name)
+            page = {"image": name, "shape_type": shape.tag, "label": None, **_page_size(image.attrib)}
+            record = {**shape.attrib, **page, "attributes": texts}
+            yield row(record, f"{file}: {name}#{number}", None if shape.tag == "tag" else name)
 
 
 def _page_size(record: Fields) -> Fields:
@@ -269,47 +273,38 @@ def _find_page_xml(listing: Listing) -> FileGroups:
     return [tuple(sorted(pages.values()))] if pages else []
 
 
-def _read_coco(listing: Listing, file: str) -> Rows:
-    for content in objects([load_json(listing, file)]):
-        # str: numbers could be chosen so that all have one hash
-        images = {str(each.get("id")): each for each in _members(content, "images", "imgs")}
-        for number, record in enumerate(_members(content, "annotations", "anns"), start=1):
-            image = images.get(str(record.get("image_id")), {})
-            is_bad = record.get("legibility") == "illegible" or record.get("utf8_string") == "."
-            marks = {"illegible": is_bad, "split": image.get("set", ""), **_page_size(image)}
-            yield row({**marks, **record}, f"{file}#{number}", image.get("file_name") or "?")
-
-
-def _read_regions(listing: Listing, file: str) -> Rows:
-    """Read pages, each an object with a list of shapes, or an image with its text."""
+def _read_parts(listing: Listing, file: str) -> Rows:
+    """Read pages in JSON, each an object with shapes that have a text, or an image with its text alone."""
     if "labelme" not in listing.choices:
         listing.choices["labelme"] = _labelme_key(listing)
-    for number, page in enumerate(_region_pages(listing, file), start=1):
+    for number, (page, part) in enumerate(_parts(listing, file), start=1):
         path = str(first_of(page, (*IMAGE_KEYS, "imagePath")) or "?").replace("\\", "/")
-        is_there = normpath(join(dirname(file), path)) in listing.images
-        name = path if is_there else listing.image_beside.get(file, path)
-        shapes = _members(page, "form", "shapes", "annotations", "instances")
-        for part in chain.from_iterable(objects(each.get("words")) or [each] for each in shapes):
-            points = first_of(part, ("points", "polygon", "box", "bbox"))
-            box = {"points": points, **_page_size(page)} if part.get("shape_type") in _SHAPES else {}
-            text = {
-                "text": part.get("text", part.get(listing.choices["labelme"])),
-                "illegible": part.get("ignore"),
-            }
-            is_whole = part.keys() == {"text"}
-            yield row(
-                {"image": name, **text} if is_whole else {**box, **text},
-                f"{file}#{number}",
-                None if is_whole else name,
-            )
+        is_beside = _OF_ONE_PAGE & page.keys() and normpath(join(dirname(file), path)) not in listing.images
+        name = listing.image_beside.get(file, path) if is_beside else path
+        record = {
+            "illegible": part.get("ignore")
+            or part.get("legibility") == "illegible"
+            or part.get("utf8_string") == ".",
+            "split": page.get("set", ""),
+            **_page_size(page),
+            **part,
+            **({"text": part.get(listing.choices["labelme"])} if "shapes" in page else {}),
+            "image": name,
+        }
+        yield row(record, f"{file}#{number}", name if len(part) > 1 else None)
 
 
-def _region_pages(listing: Listing, file: str) -> list[Fields]:
-    """Return the pages of a file: of WildReceipt one on each line, of MMOCR those of an array, else the whole file."""
-    if ending(file) != "json":
-        return objects([parse_json(line) for _, line in numbered_lines(listing, file)])
-    content = load_json(listing, file)
-    return [page for each in objects([content]) for page in _members({"": [each], **each}, "data_list", "")]
+def _parts(listing: Listing, file: str) -> Iterator[tuple[Fields, Fields]]:
+    """Yield each page with each of its shapes, which are in a list of the page, or refer to it."""
+    lines = numbered_lines(listing, file) if ending(file) != "json" else ()
+    contents = [parse_json(line) for _, line in lines] or [load_json(listing, file)]
+    for content in objects(contents):
+        # str: numbers could be chosen so that all have one hash
+        images = {str(each.get("id")): each for each in _members(content, "images", "imgs")}
+        for page in _members({"": [content], **content}, "data_list", ""):
+            for shape in _members(page, *_OF_ONE_PAGE, "annotations", "anns", "instances"):
+                for part in objects(shape.get("words")) or [shape]:
+                    yield images.get(str(part.get("image_id")), {}) if images else page, part
 
 
 def _labelme_key(listing: Listing) -> str:
@@ -361,7 +356,7 @@ PAGE_FORMATS = {
     "coco": Format(
         "COCO, COCO-Text, TextOCR: JSON with a text for each annotation",
         lambda listing: _heads(listing, _COCO, "json"),
-        _read_coco,
+        _read_parts,
     ),
     "page_xml": Format(
         "PAGE or ALTO: an XML file for each image",
@@ -369,23 +364,23 @@ PAGE_FORMATS = {
         _read_page_xml,
     ),
     "labelme": Format(
-        "Labelme: a JSON file for each image", partial(_find_pages, pattern=_LABELME), _read_regions
+        "Labelme: a JSON file for each image", partial(_find_pages, pattern=_LABELME), _read_parts
     ),
     "funsd": Format(
         "FUNSD: a JSON file for each image",
         partial(_find_pages, pattern=r'\A\s*\{\s*"form"\s*:'),
-        _read_regions,
+        _read_parts,
     ),
     "mmocr": Format(
         "MMOCR's JSON with a data_list",
         lambda listing: _heads(listing, r'\s*\{.*"data_list"\s*:', "json"),
-        _read_regions,
+        _read_parts,
     ),
     "wildreceipt": Format(
         "WildReceipt: a JSON object of a page on each line",
         lambda listing: _heads(
             listing, r'\s*\{\s*"file_name".*"annotations"\s*:\s*\[\s*\{\s*"box"\s*:', *LIST_ENDINGS
         ),
-        _read_regions,
+        _read_parts,
     ),
 }

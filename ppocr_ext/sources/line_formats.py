@@ -293,17 +293,17 @@ def _lower(record: Fields) -> Fields:
     return {key.casefold(): value for key, value in record.items()}
 
 
-def _find_json(listing: Listing, start: str) -> FileGroups:
-    """Return the files of objects with an image and its text; ``start``: of an array, or of the first object."""
-    found: FileGroups = []
-    for file in listing.with_ending("json", *LIST_ENDINGS):
-        head = listing.head(file).lstrip()
-        is_array = start == "["
-        if is_array and _IN_OBJECT.match(head):
-            head = head[head.index("[") :]
-        if (head.startswith(start) and _has_texts(_first_object(head))) or (is_array and _DOCTR.match(head)):
-            found.append((file,))
-    return found
+def _find_json(listing: Listing, is_array: bool) -> FileGroups:
+    """Return the files of objects with an image and its text, in an array or one after another."""
+    files = listing.with_ending("json", *LIST_ENDINGS)
+    return [(file,) for file in files if _is_json(listing.head(file).lstrip(), is_array)]
+
+
+def _is_json(head: str, is_array: bool) -> bool:
+    if is_array and _IN_OBJECT.match(head):
+        head = head[head.index("[") :]
+    is_list = head.startswith("[" if is_array else "{") and _has_texts(_first_object(head))
+    return is_list or (is_array and _DOCTR.match(head) is not None)
 
 
 def _read_json_lines(listing: Listing, file: str) -> Rows:
@@ -379,11 +379,11 @@ LINE_FORMATS = {
         rf"(?P<image>(\S*/)?\d+_(?P<text>[^_/\s]+)_(?P<id>\d+){_IMAGE}) (?P=id)\s*",
     ),
     "json_lines": Format(
-        'lines `{"file_name": "a.jpg", "text": "…"}`', partial(_find_json, start="{"), _read_json_lines
+        'lines `{"file_name": "a.jpg", "text": "…"}`', partial(_find_json, is_array=False), _read_json_lines
     ),
     "json": Format(
         'JSON `{"a.jpg": "text"}`, or an array of objects, maybe in an object',
-        partial(_find_json, start="["),
+        partial(_find_json, is_array=True),
         _read_json,
     ),
     "text_files": Format(

@@ -239,10 +239,9 @@ class Listing:
             lambda image: image.startswith(f"{folder}/"),
             lambda image: split_in(dirname(image)) == split_in(file),
         )
-        of_path = split_in(dirname(path))
-        split = of_path or split_in(file)
-        if of_path or split in self._image_splits:  # else the folders of the images tell of another split
-            options = [image for image in options if not in_two_splits(split_in(dirname(image)), split)]
+        # a list may be of another part than the only folder of images
+        split = split_in(dirname(path)) or (split_in(file) if split_in(file) in self._image_splits else "")
+        options = [image for image in options if not in_two_splits(split_in(dirname(image)), split)]
         return _only(tests, options) or self.line_among(options, file)
 
     def line_among(self, options: Sequence[str], file: str) -> str | None:
@@ -411,8 +410,11 @@ def _away(file: str, image: str) -> tuple[bool, int, bool]:
     These are whether their folders have other names, the steps between, and whether the name has another spelling.
     """
     folders = dirname(file), dirname(image)
-    steps = relpath(image, folders[0] or ".").count("/")
-    return basename(folders[0]) != basename(folders[1]), steps, stem(image) not in basename(file)
+    return (
+        basename(folders[0]) != basename(folders[1]),
+        relpath(image, folders[0] or ".").count("/"),
+        stem(image) not in basename(file),
+    )
 
 
 def _by_name(images: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
@@ -431,8 +433,8 @@ def _spelled(name: str, images: Mapping[str, list[str]], of: Callable[[str], str
         of: returns the name of an image.
     """
     options = images.get(_folded(name), [])
-    if len(options) > _MOST_ALIKE:
-        return []
+    if not 1 < len(options) <= _MOST_ALIKE:  # among very many, none is chosen
+        return options if len(options) == 1 else []
     folders = Counter(map(dirname, options))
     return [image for image in options if of(image) == name or folders[dirname(image)] == 1]
 

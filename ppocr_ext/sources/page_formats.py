@@ -62,8 +62,11 @@ def corners(box: Fields, text: str = "") -> tuple[Box, bool]:
     is_given = len(points) == 4
     first, second, third, fourth = points if is_given else _around(points)
     area = (third[0] - first[0]) * (fourth[1] - second[1]) - (fourth[0] - second[0]) * (third[1] - first[1])
-    is_known = box.get("shape_type") in _SHAPES and not box.get("image_rotation")
-    if not 1 <= abs(area) / 2 < _LARGEST or not is_known:  # nor if it is not a number
+    if (
+        not 1 <= abs(area) / 2 < _LARGEST  # nor if it is not a number
+        or box.get("shape_type") not in _SHAPES
+        or box.get("image_rotation")
+    ):
         raise ValueError(
             f"a box of {area / 2} square pixels, of another shape, or on an image that is turned"
         )
@@ -165,8 +168,11 @@ def crop(page: Any, box: Box, *, may_turn: bool = True) -> tuple[Any, bool]:
     sides = np.linalg.norm(source - np.roll(source, -1, axis=0), axis=1)  # upper, right, lower, left
     width, height = int(max(sides[0], sides[2])), int(max(sides[1], sides[3]))
     middle = source.mean(axis=0)
-    is_outside = bool(np.any((middle < 0) | (middle > page.shape[1::-1])))
-    if is_outside or not min(width, height) or width + height > 2 * sum(page.shape[:2]):
+    if (
+        np.any((middle < 0) | (middle > page.shape[1::-1]))
+        or not min(width, height)
+        or width + height > 2 * sum(page.shape[:2])
+    ):
         raise ValueError(
             f"has a box of {width} × {height} pixels around {middle.round().tolist()} on a page of "
             f"{page.shape[1]} × {page.shape[0]}"
@@ -268,8 +274,8 @@ def _find_page_xml(listing: Listing) -> FileGroups:
         name = re.search(r"(?:imageFilename=\"|<fileName>\s*)([^\"<]*)", heads[file])
         path = name[1].strip() if name else file
         image = finder(listing, file, Counter(), [path])(path)
-        is_missing = image or (path if "/" in path else join(dirname(file), path))  # counted once, too
-        pages.setdefault(listing.image_beside.get(file) or f"{listing.root}/{is_missing}", file)
+        missing = path if "/" in path else join(dirname(file), path)  # it is counted once, too
+        pages.setdefault(listing.image_beside.get(file) or f"{listing.root}/{image or missing}", file)
     return [tuple(sorted(pages.values()))] if pages else []
 
 

@@ -383,8 +383,9 @@ def finder(
         if "/" in path if image else as_written and not _ABSOLUTE.match(path):
             return image
         base = path.rpartition("/")[2]
-        names = (base, _HASH.sub("", base))
-        options = next(filter(None, (_spelled(each, listing.by_name, basename) for each in names)), [])
+        options = _spelled(base, listing.by_name, basename) or _spelled(
+            _HASH.sub("", base), listing.by_name, basename
+        )
         if image is None:
             image = listing.nearest(options, path, file)
             doubts["Images found by file name, because their paths lead elsewhere"] += (

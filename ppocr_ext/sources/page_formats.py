@@ -106,12 +106,13 @@ def page_scale(box: Fields, size: tuple[int, int] | None) -> Corner:
         TypeError, ValueError: the stated size is no number.
     """
     stated = [float(first_of(box, (f"original_{side}", f"page_{side}")) or 0) for side in ("width", "height")]
-    if size is None or not min(stated) > 0:
+    if size is None or not min(stated) >= 1:
         return 1.0, 1.0
-    across, along = size[0] * stated[1], size[1] * stated[0]
-    if not abs(across - along) <= max(sum(stated), across / 100):  # what rounding and a cut seam change
+    scale = size[0] / stated[0], size[1] / stated[1]
+    # rounding, and a seam that is cut off, change little
+    if not abs(scale[0] - scale[1]) <= max(1 / stated[0] + 1 / stated[1], scale[0] / 100):
         raise PageSizeError("{} × {} pixels, but {:g} × {:g} when it was labelled".format(*size, *stated))
-    return size[0] / stated[0], size[1] / stated[1]
+    return scale
 
 
 def _points(box: Fields) -> list[tuple[float, float]]:
@@ -246,19 +247,20 @@ def _read_page_xml(listing: Listing, file: str) -> Rows:
     root = _xml(listing, file)
     page = next(root.iterfind(".//{*}Page"), root)
     name = page.get("imageFilename") or root.findtext(".//{*}fileName", "?")
-    image = listing.image_beside.get(file, name)
     in_pixels = root.findtext(".//{*}MeasurementUnit", "pixel") == "pixel"
     for number, line in enumerate(root.iterfind(".//{*}TextLine"), start=1):
         words = " ".join(each.get("CONTENT", "") for each in line.iterfind("{*}String"))
         hyphen = "".join(each.get("CONTENT", "-") for each in line.iterfind("{*}HYP"))
         readings = sorted(line.iterfind("{*}TextEquiv"), key=lambda each: each.get("index", "").zfill(9))
         texts = [each.findtext("{*}Unicode") for each in readings] or [words + hyphen]
-        shapes = (*line.iterfind("{*}Coords"), *line.iterfind("{*}Shape/{*}Polygon"))
-        points = [shape.get("points") or shape.get("POINTS") for shape in shapes]
-        sides = {"bbox": [line.get(key) for key in ("HPOS", "VPOS", "WIDTH", "HEIGHT")]}
-        box = {"points": points[-1]} if points else sides
+        points = [
+            shape.get("points") or shape.get("POINTS")
+            for shape in (*line.iterfind("{*}Coords"), *line.iterfind("{*}Shape/{*}Polygon"))
+        ]
+        sides = [line.get(key) for key in ("HPOS", "VPOS", "WIDTH", "HEIGHT")]
+        box = {"points": points[-1]} if points else {"bbox": sides}
         record = {**(box if in_pixels else {}), **_page_size(page.attrib), "text": texts[0]}
-        yield row(record, f"{file}#{number}", image)
+        yield row(record, f"{file}#{number}", listing.image_beside.get(file, name))
 
 
 def _find_page_xml(listing: Listing) -> FileGroups:

@@ -297,6 +297,9 @@ def _read_parts(listing: Listing, file: str) -> Rows:
             **_page_size(page),
             **part,
             **({"text": part.get(listing.choices["labelme"])} if "shapes" in page else {}),
+            **(
+                {"bbox": None} if "instances" in page and "bbox" in part else {}
+            ),  # MMOCR's has corners, COCO's has sides
             "image": name,
         }
         yield row(record, f"{file}#{number}", name if len(part) > 1 else None)

@@ -298,7 +298,11 @@ MMOCR = {
         {"img_path": P, "height": 48, "instances": [{"polygon": NUMBERS, "text": "one", "ignore": False}]},
         {
             "img_path": P,
-            "instances": [{"bbox": [1, 1, 9, 9], "text": "two", "ignore": True}, {"text": "whole"}],
+            "instances": [
+                {"polygon": NUMBERS, "text": "two", "ignore": True},
+                {"bbox": [1, 1, 9, 9], "text": "three"},
+                {"text": "whole"},
+            ],
         },
     ],
 }
@@ -322,7 +326,7 @@ PAGES = {
     "funsd": ("funsd", drawn(("annotations/p.json", json.dumps({"form": FUNSD})), names=["images/p.jpg"]),
         [("images/p.jpg", "one"), ("images/p.jpg", "two")], {}),
     "mmocr": ("mmocr", drawn(("textrecog_train.json", json.dumps(MMOCR)), names=[P]), [(P, "one"), (P, "whole")],
-        {"illegible": 1}),
+        {"illegible": 1, "bad_box": 1}),
     "wildreceipt": ("wildreceipt", drawn(("train.txt", json.dumps(WILDRECEIPT) + "\n"), names=[P]), [(P, "one")], {}),
     "labelme, described": ("labelme", drawn(("p.json", json.dumps({"shapes": DESCRIBED})), names=[P]),
         [(P, "D")], {"no_text": 1}),

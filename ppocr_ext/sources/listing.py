@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import csv
 import errno
 import io
@@ -22,6 +21,7 @@ from xml.etree import ElementTree
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.image_pixels import shown_size
 from ppocr_ext.limits import MAX_RECORD_BYTES, MAX_TEXT_BYTES, open_regular
+from ppocr_ext.sources.encodings import UNKNOWN, USUAL, encoding_of
 from ppocr_ext.sources.names import (
     IMAGE_ENDINGS,
     IN_DOUBT,
@@ -47,15 +47,6 @@ _MOST_ALIKE = 20  # images of the same name, among which one is chosen; lists of
 _HEAD = 1 << 14  # bytes of a file that tell its format
 _MOST_VALUES = 10_000_000  # of a text that is parsed as a whole: a value may take 100 bytes
 _BLOCK = 1 << 20
-_UNKNOWN = "latin-1"  # in place of an encoding that is not known: it decodes any bytes
-_ALONE = re.compile(rb"(?<![\x80-\xff])[\x80-\xff](?![\x80-\xff])")  # as accented letters stand in Latin-1
-_RARE = re.compile(  # all but ASCII, punctuation and the usual characters of GB2312
-    r"[^\0-\x7f"
-    + b"".join(
-        bytes((row, cell)) for row in (*range(0xA1, 0xA4), *range(0xB0, 0xD8)) for cell in range(0xA1, 0xFF)
-    ).decode("gb2312", "ignore")
-    + "]"
-)
 _VERSIONS = ("", ".raw", ".nrm", ".dew", ".bin")  # what ocropus adds to a name, the best first
 # a folder of what was cut out of images, in a path
 _CROPS = re.compile(r"(?<![a-z])(crop|cut|line|plate|roi|snippet|word)[^/]*/|裁|切", re.IGNORECASE)
@@ -221,7 +212,7 @@ class Listing:
         """The encoding of the text files beside images, as of one text: some are too short to tell it alone."""
         files = self.beside("txt")[:_MOST_FILES]
         heads = [self._short[file] for file in files if self.head(file) and file in self._short]
-        return _encoding(lambda: iter(heads))
+        return encoding_of(lambda: iter(heads))
 
     def nearest(self, options: Sequence[str], path: str, file: str) -> str | None:
         """Return the one of several images of the same name that a label file means; None if that is not clear.
@@ -281,7 +272,7 @@ class Listing:
                 block = stream.read(_HEAD)
                 if len(block) < _HEAD:
                     self._short[file] = block
-            text = block.decode(_encoding(lambda: iter([block])), "ignore")
+            text = block.decode(encoding_of(lambda: iter([block])), "ignore")
             self._heads[file] = text.lstrip("\ufeff").replace("\0", "")
         return self._heads[file]
 
@@ -298,17 +289,14 @@ class Listing:
             open_regular(self.root / file) if short is None else io.BytesIO(short) as stream,
         ):
             if file not in self.encodings:
-                encoding = _encoding(partial(_blocks, stream))
-                if (
-                    encoding == "utf-8-sig"
-                    and file in self.image_beside
-                    and self._encoding_beside == "gb18030"
-                ):
-                    encoding = "gb18030"
+                encoding = encoding_of(partial(_blocks, stream))
+                if file in self.image_beside and self._encoding_beside in USUAL:
+                    encoding = self._encoding_beside
                 self.encodings[file] = encoding
-            if self.encodings[file] == _UNKNOWN:
+            if self.encodings[file] == UNKNOWN:
                 raise DataError(
-                    f"{file}: the encoding is unknown (expected UTF-8, UTF-16 or GB18030). Fix: save it as UTF-8.",
+                    f"{file}: the encoding is unknown (expected UTF-8 or UTF-16, or enough text to tell "
+                    f"{', '.join(map(str.upper, USUAL))} apart). Fix: save it as UTF-8.",
                     code="bad_encoding",
                 )
             stream.seek(0)
@@ -461,22 +449,3 @@ def reading(file: str) -> Iterator[None]:
 def _blocks(stream: BinaryIO) -> Iterator[bytes]:
     stream.seek(0)
     yield from iter(partial(stream.read, _BLOCK), b"")
-
-
-def _encoding(blocks: Callable[[], Iterator[bytes]]) -> str:
-    """Return the encoding of a text, which ``blocks`` yields each time that it is called; else ``_UNKNOWN``."""
-    head = next(blocks(), b"")
-    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "utf-16"
-    for name, zeros in (("utf-16-le", head[1::2]), ("utf-16-be", head[::2])):
-        if 4 * zeros.count(0) > len(zeros):  # of a path in ASCII every second byte is 0
-            return name
-    broken = sum(text.count("\ufffd") for text in codecs.iterdecode(blocks(), "utf-8", "replace"))
-    high = sum(len(block.translate(None, bytes(range(128)))) for block in blocks())
-    if not broken or 2 * broken < high:  # a few broken lines are reported one by one
-        return "utf-8-sig"
-    if 2 * sum(len(_ALONE.findall(block)) for block in blocks()) <= high:
-        with suppress(UnicodeDecodeError):
-            rare = sum(len(_RARE.findall(text)) for text in codecs.iterdecode(blocks(), "gb18030"))
-            return "gb18030" if 3 * rare <= high else _UNKNOWN  # Big5 and Shift-JIS can be decoded, too
-    return _UNKNOWN

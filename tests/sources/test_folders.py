@@ -53,9 +53,29 @@ def test_a_broken_line_does_not_change_the_encoding(tmp_path: Path) -> None:
 OTHERS = {
     "cp1252": "Zürich café",
     "cp1251": "кот и",
-    "cp932": "株式会社カタカナ",
     "cp950": "統一編號 國立臺灣大學",
+    "cp949": "헌법",  # 清过 in GB18030: as usual
+    "cp874": "ภาษาไทย กรุงเทพมหานคร",
 }
+LETTERS = {
+    "cp949": ["대한민국", "12가3456", "서울특별시 강남구"],
+    "euc_jp": ["東京都渋谷区", "ありがとう", "株式会社 A"],
+    "cp932": ["東京都渋谷区", "ありがとう", "株式会社 A"],
+    "gb18030": ["螺丝", "东京の味", "有限公司 A"],
+}
+
+
+@pytest.mark.parametrize("form", ["csv", "text_files"])
+@pytest.mark.parametrize("encoding", LETTERS)
+def test_the_letters_that_come_out_decide_the_encoding(tmp_path: Path, encoding: str, form: str) -> None:
+    texts = {f"{number}.jpg": text for number, text in enumerate(LETTERS[encoding])}
+    images(tmp_path, texts)
+    beside = {f"{Path(image).stem}.txt": text for image, text in texts.items()}
+    for name, text in ({"l.csv": f"image,text\n{quoted(texts)}"} if form == "csv" else beside).items():
+        write(tmp_path, name, text, encoding)
+    source = recognise(tmp_path)
+    assert texts_of(source) == texts
+    assert [note for note in source.notes if encoding.upper() in note]
 
 
 @pytest.mark.parametrize("name", ["l.txt", "l.csv", "a.txt"])

@@ -41,13 +41,20 @@ def default_direction(dictionary: str | None) -> str:
 
 
 def client_direction(model_name: str | None) -> str:
-    """Return the direction of a model of this name in PaddleOCR 3's client, which turns texts by the name alone."""
-    return RIGHT_TO_LEFT_VISUAL if model_name and model_name.startswith(ARABIC) else LEFT_TO_RIGHT
+    """Return the direction of a model of this name in PaddleOCR 3's client, which turns texts by the name alone.
+
+    Nothing says how labels are stored that such a model is compared with: as they are read, unless their words show it.
+    """
+    return RIGHT_TO_LEFT if model_name and model_name.startswith(ARABIC) else LEFT_TO_RIGHT
 
 
 def is_right_to_left(text: Iterable[str]) -> bool:
     """Return True if a letter of ``text`` is of a script that is written from right to left."""
-    return any(unicodedata.bidirectional(letter) in _RIGHT for part in text for letter in part)
+    return any(
+        letter.isalpha() and unicodedata.bidirectional(letter) in _RIGHT  # U+200F is a mark
+        for part in text
+        for letter in part
+    )
 
 
 def turned_symbols(symbols: Sequence[str]) -> list[tuple[int, str]]:
@@ -61,9 +68,9 @@ def turned_symbols(symbols: Sequence[str]) -> list[tuple[int, str]]:
     Args:
         symbols: the characters of the text, in either order.
     """
-    classes = [unicodedata.bidirectional(each[:1] or "x") for each in symbols]
-    if not set(_RIGHT).intersection(classes):
+    if not is_right_to_left(symbols):
         return list(enumerate(symbols))
+    classes = [unicodedata.bidirectional(each[:1] or "x") for each in symbols]
     # 50% stays in Hebrew, and is %50 in an Arabic image.
     known = _KINDS if "AL" in classes else {**_KINDS, "ET": "1"}
     kinds = "".join(
@@ -102,3 +109,10 @@ def order_of(votes: Counter[str]) -> str:
     return next(
         (one for one, two in ((LOGICAL, VISUAL), (VISUAL, LOGICAL)) if votes[one] > _SURE * votes[two]), ""
     )
+
+
+def in_order(labels: Sequence[str], direction: str) -> list[str]:
+    """Return labels in the order that belongs to a direction, turned if their words show that they have another one."""
+    own = {RIGHT_TO_LEFT: LOGICAL, RIGHT_TO_LEFT_VISUAL: VISUAL}.get(direction, "")
+    order = order_of(Counter(vote for label in labels for vote in order_votes(label)))
+    return [turned(label) if own and order not in ("", own) else label for label in labels]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from ppocr_ext.charset import Charset
+from ppocr_ext.recognition.images import ImageList, ListedImage
 from ppocr_ext.text_direction import (
     LEFT_TO_RIGHT,
     LOGICAL,
@@ -16,6 +18,7 @@ from ppocr_ext.text_direction import (
     VISUAL,
     client_direction,
     default_direction,
+    is_right_to_left,
     order_of,
     order_votes,
     turned,
@@ -93,7 +96,26 @@ def test_the_direction_follows_from_what_is_written() -> None:
     assert default_direction("ppocr/utils/dict/arabic_dict.txt") == RIGHT_TO_LEFT_VISUAL
     assert [default_direction(name) for name in ("dict.txt", "", None)] == [LEFT_TO_RIGHT] * 3
     names = ("arabic_PP-OCRv5_mobile_rec", "arabic_PP-OCRv3_mobile_rec", "PP-OCRv5_mobile_rec", None)
-    assert [client_direction(name) for name in names] == [RIGHT_TO_LEFT_VISUAL] * 2 + [LEFT_TO_RIGHT] * 2
+    assert [client_direction(name) for name in names] == [RIGHT_TO_LEFT] * 2 + [LEFT_TO_RIGHT] * 2
+
+
+def test_labels_are_compared_in_the_order_that_their_words_show() -> None:
+    for stored in (str, turned):
+        files = [ListedImage(text, Path(text), stored(text)) for text in IMAGES]
+        for direction in (RIGHT_TO_LEFT, RIGHT_TO_LEFT_VISUAL):
+            found = ImageList(files, []).with_labels(
+                Charset(tuple(map(chr, range(1800))), direction=direction)
+            )
+            assert [each.label for each in found.images] == [*IMAGES]
+    weak = ListedImage("", Path(), "\u0634\u0645\u0633 12")  # no letter of it shows the order
+    charset = Charset(tuple(weak.label or ""), direction=client_direction("arabic_PP-OCRv5_mobile_rec"))
+    assert ImageList([weak], []).with_labels(charset).images == [weak]
+
+
+def test_a_mark_of_direction_is_no_letter() -> None:
+    for mark in "\u200f\u061c\u202b\u2067\u2003":
+        assert not is_right_to_left([f"A 12 {mark}"])
+        assert turned(f"A 12 {mark}") == f"A 12 {mark}"
 
 
 @pytest.mark.parametrize(

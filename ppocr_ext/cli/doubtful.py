@@ -155,14 +155,16 @@ def _judge(
     from tqdm import tqdm
 
     from ppocr_ext.recognition.doubtful import JudgedLine
+    from ppocr_ext.text_direction import in_order
 
     labels = [(each.label or "").translate(dict.fromkeys(map(ord, args.ignore))) for each in images]
     columns = []
     for name, model in zip(("strong", "weak"), models, strict=False):
         sources = (each.source() for each in images)
-        readings = model.stream(sources, args.batch_size, (each or None for each in labels))
+        own = in_order(labels, model.charset.direction)
+        readings = model.stream(sources, args.batch_size, (each or None for each in own))
         bar = tqdm(readings, desc=f"{name} model", total=len(images), unit="image", disable=None, leave=False)
-        columns += [map(model.charset.label_to_compare, labels), list(bar)]
+        columns += [map(model.charset.label_to_compare, own), list(bar)]
     return [JudgedLine(*row) for row in zip(images, *columns, strict=True)]
 
 

@@ -170,7 +170,7 @@ def run(args: argparse.Namespace) -> int:
         trust_model=args.trust_model,
         images=len(images.images),
     )
-    images = images.with_labels(recognizer.charset.label_to_compare)
+    images = images.with_labels(recognizer.charset)
     is_json = Path(args.output or "").suffix in (".json", ".jsonl")
     form = RowForm(
         args.format or ("jsonl" if is_json else "tsv"),

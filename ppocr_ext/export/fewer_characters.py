@@ -81,14 +81,16 @@ def compare_readings(
         data_dir: start of image paths; None: the folder of the file.
         options: other arguments of :class:`Recognizer`.
     """
-    listed = list_images([str(label_file)], data_dir).images
+    listed = list_images([str(label_file)], data_dir)
     chosen = set(resolve_charset(fewer, open_host().find_file).characters)
     labels: list[str] = []  # those of the whole dictionary
     for title, config, old in (("before", whole, old_dictionary), ("after", fewer, old_of_fewer)):
         recognizer = Recognizer(config, old_dictionary=old, **options)
-        labels = labels or [recognizer.charset.label_to_compare(image.label or "") for image in listed]
-        readings = recognizer.stream(image.source() for image in listed)
-        bar = tqdm(readings, f"readings {title}", len(listed), unit=" images", disable=None, leave=False)
+        labels = labels or [image.label or "" for image in listed.with_labels(recognizer.charset).images]
+        readings = recognizer.stream(image.source() for image in listed.images)
+        bar = tqdm(
+            readings, f"readings {title}", len(listed.images), unit=" images", disable=None, leave=False
+        )
         texts = [reading.text for reading in bar]
         other = sum(not chosen.issuperset(text) for text in texts)
         right = sum(map(str.__eq__, texts, labels))

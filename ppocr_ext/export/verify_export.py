@@ -198,7 +198,7 @@ def _pictures(
         height = exported.policy.image_shape[1]
         yield from (Picture(pixels) for pixels in [*own, *drawn_images(exported.charset.characters, height)])
         return
-    listed = list_images(places, data_dir).with_labels(exported.charset.label_to_compare)
+    listed = list_images(places, data_dir).with_labels(exported.charset)
     unreadable += listed.bad_lines
     for image in listed.images:
         try:

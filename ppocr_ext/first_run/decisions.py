@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import distributions
@@ -29,8 +28,6 @@ from ppocr_ext.text_direction import (
     VISUAL,
     default_direction,
     is_right_to_left,
-    order_of,
-    order_votes,
     turned,
 )
 
@@ -135,12 +132,6 @@ class Plan:
     def of_drawn(self, text: str) -> str:
         """Return the label of a drawn line, whose letters stand in the image from left to right as in ``text``."""
         return turned(text) if self[DIRECTION] == RIGHT_TO_LEFT else text
-
-    def as_labels(self, texts: Sequence[str]) -> list[str]:
-        """Return texts of another list in the order of the labels, if their words show that they have another one."""
-        own = {RIGHT_TO_LEFT: LOGICAL, RIGHT_TO_LEFT_VISUAL: VISUAL}.get(self[DIRECTION], "")
-        order = order_of(Counter(vote for text in texts for vote in order_votes(text)))
-        return [turned(text) if own and order not in ("", own) else text for text in texts]
 
     def characters(self) -> set[str]:
         """Return all characters that the network will know."""

@@ -6,12 +6,13 @@ from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 
 from ppocr_ext.data.label_file import LabelLine
-from ppocr_ext.first_run.decisions import Plan
+from ppocr_ext.first_run.decisions import DIRECTION, Plan
 from ppocr_ext.first_run.inspect import DRAWABLE, line_source
 from ppocr_ext.limits import read_text
 from ppocr_ext.messages import shortened
 from ppocr_ext.synth.lines import CorpusTexts, LineSource, LineSplit, LineStyle, find_fonts
 from ppocr_ext.synth.lines.fonts import FontCoverage
+from ppocr_ext.text_direction import in_order
 
 # Words, dates, prices and short sentences of many scripts, a text on each line.
 TEXTS = Path(__file__).with_name("general_texts.txt")
@@ -71,5 +72,5 @@ def usable(
     """Return image and label of the lines that have only known characters, and at most so many."""
     lines = [line for line in lines if line.label and known.issuperset(line.label)]
     texts = [line.label for line in lines]
-    labels = [plan.of_drawn(text) for text in texts] if is_drawn else plan.as_labels(texts)
+    labels = [plan.of_drawn(text) for text in texts] if is_drawn else in_order(texts, plan[DIRECTION])
     return [(line.images[0], label) for line, label in zip(lines, labels, strict=True) if len(label) <= most]

@@ -23,7 +23,7 @@ from ppocr_ext.data.label_file import LabelLine, read_label_file, write_label_fi
 from ppocr_ext.data.preprocessing import sampler_scales
 from ppocr_ext.data.sample_rules import FRAME_WIDTH, FRAMES_A_CHARACTER, SampleIssue
 from ppocr_ext.errors import DataError
-from ppocr_ext.first_run.decisions import WIDENS, Decision, Plan
+from ppocr_ext.first_run.decisions import DIRECTION, WIDENS, Decision, Plan
 from ppocr_ext.first_run.general_lines import general_lines, usable
 from ppocr_ext.first_run.inspect import Inspection, line_source
 from ppocr_ext.first_run.split import OWN_SPLIT
@@ -37,6 +37,7 @@ from ppocr_ext.sources.samples import SPLITS
 from ppocr_ext.survey.images import ImageReader
 from ppocr_ext.synth.dataset_folder import DatasetFolder, make_folder
 from ppocr_ext.synth.lines import LineSource
+from ppocr_ext.text_direction import in_order
 
 CONFIG = "config.yml"
 NETWORK = "network.yml"
@@ -410,7 +411,7 @@ def _write_more(inspection: Inspection, file: Path, counts: Counter[str], notes:
     known = inspection.plan.characters()
     labelled = {(inspection.source.root / each.image).resolve() for each in inspection.source.samples()}
     lines = list(read_label_file(file))
-    labels = inspection.plan.as_labels([line.label for line in lines])
+    labels = in_order([line.label for line in lines], inspection.plan[DIRECTION])
     rows = [
         (line.images[0], label)
         for line, label in zip(lines, labels, strict=True)

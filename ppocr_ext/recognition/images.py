@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
@@ -15,6 +15,7 @@ import cv2
 import numpy as np
 
 from ppocr_ext.base.parts import HALF, TRANSFORM_ROWS, kind_of
+from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config, named_items
 from ppocr_ext.config.node import dotted
 from ppocr_ext.data.image_check import image_pixels, read_image_file
@@ -33,6 +34,7 @@ from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.io.image_pixels import is_tall
 from ppocr_ext.limits import MAX_INPUT_WIDTH
 from ppocr_ext.messages import shortened
+from ppocr_ext.text_direction import in_order
 
 # The path of a file, the bytes of an encoded image, or pixels: uint8 or uint16 [H, W] or [H, W, 1 | 3 | 4], BGR.
 ImageSource = str | PathLike[str] | bytes | bytearray | memoryview | np.ndarray
@@ -133,10 +135,12 @@ class ImageList(NamedTuple):
     images: list[ListedImage]
     bad_lines: list[str]
 
-    def with_labels(self, change: Callable[[str], str]) -> ImageList:
-        """Return the list with each label changed."""
+    def with_labels(self, charset: Charset) -> ImageList:
+        """Return the list with each label as readings with this dictionary are compared with it."""
+        labels = in_order([each.label or "" for each in self.images], charset.direction)
         images = [
-            each if each.label is None else each._replace(label=change(each.label)) for each in self.images
+            each if each.label is None else each._replace(label=charset.label_to_compare(label))
+            for each, label in zip(self.images, labels, strict=True)
         ]
         return ImageList(images, self.bad_lines)
 

@@ -142,9 +142,9 @@ def test_a_decoder_of_sub_models_and_one_without_labels():
 def test_a_reading_of_the_symbol_is_not_the_label_of_a_file():
     charset = Charset((*"ab", SYMBOL, "�"), unknown_symbol=SYMBOL)
     found = ImageList([ListedImage("1", Path("1"), "a□"), ListedImage("2", Path("2"), None)], [])
-    assert [image.label for image in found.with_labels(charset.label_to_compare).images] == ["a⁇", None]
+    assert [image.label for image in found.with_labels(charset).images] == ["a⁇", None]
     plain = Charset((*"ab", SYMBOL))
-    assert [image.label for image in found.with_labels(plain.label_to_compare).images] == ["a□", None]
+    assert [image.label for image in found.with_labels(plain).images] == ["a□", None]
     assert plain.encoded("ax") == "ax" and charset.encoded("axb") == "a□b"
 
 

@@ -7,7 +7,14 @@ import os
 import struct
 from collections.abc import Sequence
 from pathlib import Path
-from posixpath import abspath, islink, join, realpath  # a Path for each line would cost more than the check
+from posixpath import (  # a Path for each line would cost more than the check
+    abspath,
+    isfile,
+    islink,
+    join,
+    realpath,
+    splitext,
+)
 from typing import Any
 
 from ppocr_ext.data.label_file import quotes_hint
@@ -23,6 +30,7 @@ from ppocr_ext.io.image_pixels import (
 )
 from ppocr_ext.limits import MAX_IMAGE_PIXELS, read_at_most
 
+SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff", ".gif", ".jp2", ".pbm", ".pgm", ".ppm")
 _PNG_START = PNG + b"\0\0\0\rIHDR"  # how each PNG begins; width and height follow
 _PNG_END = b"IEND\xaeB`\x82"
 _JPEG_END = b"\xff\xd9"
@@ -68,7 +76,7 @@ class ImageFolder:
         path = self.path(name)
         content = self._outside(path) or read_image_file(path, self._max_pixels)
         if isinstance(content, SampleIssue) and content.reason == "missing_image":
-            return SampleIssue(content.reason, content.detail + quotes_hint(name) + self._slash_hint(name))
+            return SampleIssue(content.reason, content.detail + quotes_hint(name))
         return content
 
     def is_whole(self, name: str) -> bool:
@@ -121,14 +129,6 @@ class ImageFolder:
             real = self._real[folder] = join(realpath(folder or "/" * path.startswith("/") or "."), "")
         return real + name
 
-    def _slash_hint(self, name: str) -> str:
-        """Return the path that exists if ``\\`` in ``name`` means ``/``; empty if there is none in the folder."""
-        turned = name.replace("\\", "/")
-        inside = not turned.startswith("/") and ".." not in turned.split("/")
-        if turned == name or not inside or not Path(self.path(turned)).is_file():
-            return ""
-        return f", but there is {self.path(turned)}: write `/` instead of `\\`"
-
 
 def read_image_file(path: str | Path, max_pixels: int = MAX_IMAGE_PIXELS) -> bytes | SampleIssue:
     """Return the content of the image file ``path``, or why it cannot be read.
@@ -139,13 +139,25 @@ def read_image_file(path: str | Path, max_pixels: int = MAX_IMAGE_PIXELS) -> byt
     try:
         return read_at_most(path, most_image_bytes(max_pixels))
     except (FileNotFoundError, NotADirectoryError):
-        return SampleIssue("missing_image", f"there is no file {path}")
+        return SampleIssue("missing_image", f"there is no file {path}{_instead(str(path))}")
     except (OSError, ValueError) as error:  # ValueError: a null byte in the path
         is_large = getattr(error, "errno", None) == errno.EFBIG
         reason = getattr(error, "strerror", None) or error
         return SampleIssue(
             "too_many_pixels" if is_large else "broken_image", f"{path} cannot be read: {reason}"
         )
+
+
+def _instead(path: str) -> str:
+    """Return which file is there in place of a missing one: with ``/`` for ``\\``, or with another ending."""
+    turned = path.replace("\\", "/")
+    if ".." in turned.removeprefix(path.partition("\\")[0]).split(
+        "/"
+    ):  # it could lead out of the data folder
+        return ""
+    endings = (form(each) for each in SUFFIXES for form in (str.lower, str.upper))
+    found = next(filter(isfile, (turned, *map(splitext(turned)[0].__add__, endings))), None)
+    return f", but there is {found}: write the path as the file is stored" if found else ""
 
 
 def content_issue(

@@ -118,7 +118,8 @@ RULES: dict[str, Rule] = {
     # texts that give no sample
     "missing_image": Rule(
         "images are missing",
-        "Paths are relative to the label file, its parent or the data folder; no link may lead out of it.",
+        "Paths are relative to the label file, its parent or the data folder, with the ending of the stored file; no "
+        "link may lead out of it.",
         fixes={
             "run": "Paths are relative to `dataset.data_dir`.",
             "lmdb": "A sample has an image-%09d: make the LMDB again.",

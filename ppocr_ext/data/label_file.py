@@ -19,7 +19,8 @@ from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import atomic_writer
 from ppocr_ext.limits import MAX_LABEL_LINE_BYTES, MAX_TEXT_BYTES, open_regular
 
-_SPACED = re.compile(r"\S*\.\w+ +\S")  # a file name, a space, and another character
+# a path, what separates it from its label, and another character; some write the letters \t for a tab
+_OTHER = re.compile(r".{0,300}?\.(?i:bmp|gif|jp2|jpe?g?|p[bgnp][gm]|tiff?|webp)(\t|\\t|/t| +|[,;|])\S")
 BOXES = r'\[\{[^}\n]*"transcription"'  # a regular expression: how a label for text detection begins
 _BOXES_FIX = (
     "boxes of a whole image (Label.txt of PPOCRLabel); train on rec_gt.txt and crop_img/, which its menu File > Export "
@@ -128,8 +129,10 @@ def _columns(
         return "a carriage return inside the line; end each line with a line feed"
     name, *rest = text.split(delimiter)
     if not rest:
-        spaced = " (a space where the delimiter should be)" if _SPACED.match(text) else ""
-        return f"no delimiter {delimiter!r} in {_short(text)}{spaced}"
+        found = _OTHER.match(text)
+        other = json.dumps(found and found[1])
+        instead = f" (it has {other} there: replace it, or set `delimiter: {other}`)" if found else ""
+        return f"no delimiter {delimiter!r} in {_short(text)}{instead}"
     if (images := _image_names(name)) is None:
         return f"no image path in {_short(text)}"
     if re.match(BOXES, rest[0]):

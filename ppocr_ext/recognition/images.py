@@ -18,7 +18,7 @@ from ppocr_ext.base.parts import HALF, TRANSFORM_ROWS, kind_of
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config, named_items
 from ppocr_ext.config.node import dotted
-from ppocr_ext.data.image_check import image_pixels, read_image_file
+from ppocr_ext.data.image_check import SUFFIXES, image_pixels, read_image_file
 from ppocr_ext.data.label_file import read_label_file
 from ppocr_ext.data.lmdb_sets import DATA_FILE, LmdbSet, open_sets
 from ppocr_ext.data.preprocessing import (
@@ -98,7 +98,6 @@ def _of_array(pixels: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(pixels[:, :, :3])
 
 
-SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff", ".gif", ".jp2", ".pbm", ".pgm", ".ppm")
 _SHOWN = 3  # unreadable lines of a label file that a message shows
 
 

@@ -64,6 +64,10 @@ _UNSUPPORTED = {  # of the path of a file, or of its beginning: what it is, and 
     ),
     r'\A\s*\{\s*"source-ref"': ("a manifest of AWS Ground Truth", "write lines `path<TAB>text`"),
     r"\A\[[^\t\n]*\]\t": ("a list with several images for a text", "write a line for each image"),
+    rf"\A[^\t\n]*\.(?:{'|'.join(IMAGE_ENDINGS)})(\\|/)t": (
+        r"a list with the letters \t or /t in place of a tab",
+        "write the tab itself",
+    ),
     r"<(\w+:)?(PcGts|alto)\b": (
         "PAGE or ALTO, of which one file is read for an image,",
         "give it by `--labels`, if it is the right one",
@@ -270,7 +274,8 @@ def _entry(
 ) -> Sample | Skipped:
     image = find(row.image)
     if image is None:
-        return Skipped("missing_image", row.place, repr(row.image))
+        found = listing.by_stem.get(stem(row.image.replace("\\", "/")))
+        return Skipped("missing_image", row.place, f"{row.image!r}{f' (there is {found})' if found else ''}")
     issue = _ISSUE.search(row.text)
     if issue or _BAD_PATH.search(image):
         return Skipped(str(issue.lastgroup) if issue else "bad_path", row.place, repr(row.text[:60]), image)

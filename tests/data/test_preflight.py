@@ -99,6 +99,16 @@ def test_images_that_opencv_reads_are_good_and_halves_of_them_are_not(folder, na
     assert reasons(check(file, folder, DIGITS, 25, image_check=how)) == expected
 
 
+def test_a_missing_image_names_the_file_in_its_place(folder):
+    (folder / "in").mkdir()
+    places = ["in\\a.png", "in/a.jpg", "in/a.PNG", "in/a", "..\\..\\a.png", "in/b.png"]
+    for place in ("in/a.png", "../../a.png"):
+        (folder / place).write_bytes((folder / "ok.png").read_bytes())
+    result = check(write(folder, *(f"{place}\t1" for place in places)), folder / ".", DIGITS, 25)
+    named = [f"there is {folder}/in/a.png:" in each.detail for each in result.unusable_samples]
+    assert named == [True] * 4 + [False] * 2 and "but" not in result.unusable_samples[4].detail
+
+
 def test_counts_are_exact_and_examples_bounded(folder):
     file = write(folder, "ok.png\t1", *["ok.png\tx"] * 5000, *["ok.png\t"] * 3)
     result = check(file, folder, DIGITS, 25, examples=4)

@@ -112,6 +112,17 @@ def test_short_texts_beside_images_are_decided_together(tmp_path: Path) -> None:
     assert len(source.notes) == 1
 
 
+def test_a_list_names_what_stands_in_its_place(tmp_path: Path) -> None:
+    images(tmp_path, ["img/a.png"])
+    write(tmp_path, "l.txt", "img/a.jpg\tA\n")
+    with raises_code(DataError, "no_samples", "there is img/a.png"):
+        recognise(tmp_path)
+    for letters in ("/t", "\\t"):
+        write(tmp_path, "l.txt", f"img/a.png{letters}A\n")
+        with raises_code(DataError, "unsupported_data", "letters"):
+            recognise(tmp_path)
+
+
 @pytest.mark.parametrize("other", ["val", "B"])
 @pytest.mark.parametrize("form", ["list", "beside"])
 def test_a_missing_image_is_not_that_of_another_folder(tmp_path: Path, form: str, other: str) -> None:

@@ -42,6 +42,7 @@ from ppocr_ext.text_direction import in_order
 CONFIG = "config.yml"
 NETWORK = "network.yml"
 RUN = "run"
+_SKIPPED = 0.01  # of LMDBs; more could be above Global.max_unusable in one of them
 _TAUGHT = 0.3  # share of a batch of the lines that must still be read (docs/results.md, Released models)
 _MORE = 0.2  # share of a batch of the lines that only train (docs/results.md, Few labels)
 _OF_BASE = ("name", "label_file_list", "ratio_list", "data_dir", "delimiter", "ds_width", "transforms")
@@ -328,7 +329,9 @@ def _own_lmdbs(inspection: Inspection) -> tuple[Path, Path] | None:
     if (
         source.format != "lmdb"
         or inspection.split.by != OWN_SPLIT
-        or any(each.code == "unknown_char" for each in inspection.found.skipped)
+        or any(each.code in ("illegible", "unknown_char") for each in inspection.found.skipped)  # would train
+        or sum(each.share for each in inspection.found.skipped) > _SKIPPED
+        or len(inspection.found.images.unusable) > _SKIPPED * inspection.found.images.looked_at
         or sampler_scales(plan.base.config, "Train")
     ):
         return None

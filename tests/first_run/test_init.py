@@ -446,6 +446,16 @@ def test_lmdbs_for_train_and_val_are_read_as_they_are(
     assert main(["config", "-c", "kept/config.yml", "--check"]) == 0
     said(capsys, "init", "sets/train", "--out", "one")
     assert all((Path("one") / name).is_file() for name in labels(Path("one/train.txt")))
+    own = labels(photos / "labels.txt").items()
+    write_label_file(
+        photos / "marked.txt", [(name, "###" if at % 5 else text) for at, (name, text) in enumerate(own)]
+    )
+    for split in ("train", "val"):
+        words = ("--label-files", photos / "marked.txt", "--data-dir", photos, "--out", f"marked/{split}")
+        said(capsys, "make-lmdb", *words)
+    said(capsys, "init", "marked", "--base", "run", "--out", "legible")  # the other lines, with their images
+    assert "###" not in labels(Path("legible/val.txt")).values()
+    assert main(["config", "-c", "legible/config.yml", "--check"]) == 0
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ from posixpath import (  # a Path for each line would cost more than the check
 )
 from typing import Any
 
-from ppocr_ext.data.label_file import quotes_hint
 from ppocr_ext.data.sample_rules import ImageCheck, SampleIssue
 from ppocr_ext.io.image_pixels import (
     JPEG,
@@ -40,6 +39,10 @@ _FIRST = 1 << 14
 _LEAST_SIDE = 5  # pixels; no character can be read in fewer
 _LEAST_CONTRAST = 12  # levels (of 255) between the darkest and the lightest pixel
 _TURNED = 0.3  # height to width of vertical text, at least, for each character: squeezed words are less high
+_NARROW = (
+    0.6  # width to height of a character at most, where two rows are looked for: those of one row are wider
+)
+_GAP = 0.4  # share of edges between two rows of text, at most; in most images of one row there are as many as elsewhere
 _SAME_SHAPE = 1.25  # ratio of two ratios of width to height, since sizes may have been rounded or scaled
 _FOLDERS = 10_000  # limit of the folders whose real paths are kept in memory
 _png_size = struct.Struct(">II").unpack_from
@@ -74,10 +77,7 @@ class ImageFolder:
     def read(self, name: str) -> bytes | SampleIssue:
         """Return the content of an image, which is opened once, or why it cannot be read; it is not decoded."""
         path = self.path(name)
-        content = self._outside(path) or read_image_file(path, self._max_pixels)
-        if isinstance(content, SampleIssue) and content.reason == "missing_image":
-            return SampleIssue(content.reason, content.detail + quotes_hint(name))
-        return content
+        return self._outside(path) or read_image_file(path, self._max_pixels)
 
     def is_whole(self, name: str) -> bool:
         """Return True if its first and last bytes show that an image is allowed and whole; else it must be read."""
@@ -139,7 +139,7 @@ def read_image_file(path: str | Path, max_pixels: int = MAX_IMAGE_PIXELS) -> byt
     try:
         return read_at_most(path, most_image_bytes(max_pixels))
     except (FileNotFoundError, NotADirectoryError):
-        return SampleIssue("missing_image", f"there is no file {path}{_instead(str(path))}")
+        return SampleIssue("missing_image", f"there is no file {path}{in_its_place(str(path))}")
     except (OSError, ValueError) as error:  # ValueError: a null byte in the path
         is_large = getattr(error, "errno", None) == errno.EFBIG
         reason = getattr(error, "strerror", None) or error
@@ -148,15 +148,15 @@ def read_image_file(path: str | Path, max_pixels: int = MAX_IMAGE_PIXELS) -> byt
         )
 
 
-def _instead(path: str) -> str:
-    """Return which file is there in place of a missing one: with ``/`` for ``\\``, or with another ending."""
-    turned = path.replace("\\", "/")
-    if ".." in turned.removeprefix(path.partition("\\")[0]).split(
+def in_its_place(path: str) -> str:
+    """Return which file there is in place of a missing image: with ``/`` for ``\\``, no quotes, or another ending."""
+    stored = path.replace("\\", "/").replace('"', "")
+    if ".." in stored.removeprefix(path.partition("\\")[0]).split(
         "/"
     ):  # it could lead out of the data folder
         return ""
     endings = (form(each) for each in SUFFIXES for form in (str.lower, str.upper))
-    found = next(filter(isfile, (turned, *map(splitext(turned)[0].__add__, endings))), None)
+    found = next(filter(isfile, (stored, *map(splitext(stored)[0].__add__, endings))), None)
     return f", but there is {found}: write the path as the file is stored" if found else ""
 
 
@@ -235,6 +235,8 @@ def unseen_issue(pixels: Any, content: bytes, label: str, stated: Sequence[str] 
         return SampleIssue("tiny_image", size)
     if len(label) > 2 and height >= max(TALL, _TURNED * len(label)) * width:
         return SampleIssue("tall_image", f"{size} for {len(label)} characters")
+    if len(label) > 3 and width < _NARROW * len(label) * height and _has_two_rows(pixels):
+        return SampleIssue("two_rows", f"{size} for {len(label)} characters")
     contrast = int(pixels.max()) - int(pixels.min())
     if contrast < _LEAST_CONTRAST:
         return SampleIssue("flat_image", f"{_why_flat(content)}, a contrast of {contrast} of 255")
@@ -242,6 +244,19 @@ def unseen_issue(pixels: Any, content: bytes, label: str, stated: Sequence[str] 
         line = f"{stated[0]}×{stated[1]} pixels in the line"
         return SampleIssue("other_size", f"{line}, {width}×{height} in the image; the label is {label!r}")
     return None
+
+
+def _has_two_rows(pixels: Any) -> bool:
+    """Return True if there is a gap near the middle: rows of pixels in which less changes from left to right."""
+    import cv2
+    import numpy as np
+
+    small = cv2.resize(pixels, (96, 32), interpolation=cv2.INTER_AREA).astype(np.int16)
+    edges = np.abs(np.diff(small[:, 4:-4], axis=1)).sum(axis=(1, 2))  # without a frame on the left and right
+    gap = 10 + int(edges[10:22].argmin())
+    return bool(
+        edges[gap] < _GAP * min(np.sort(part)[-5:].mean() for part in (edges[:gap], edges[gap + 1 :]))
+    )
 
 
 def _why_flat(content: bytes) -> str:

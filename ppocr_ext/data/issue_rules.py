@@ -92,6 +92,7 @@ class Rule(NamedTuple):
         label: a function that is true for such a label, among those with such a character.
         data: a function that is true if the rule applies to data with these characters.
         level: the level of its issue.
+        least: the share of labels or images that must have it; fewer may be mistaken.
         fixes: other fixes, by what they are for: ``"run"`` for the data of a config, ``"lmdb"`` for its LMDBs,
             ``"make_lmdb"`` for this command, ``"left_out"`` for texts that ``init`` leaves out on purpose.
     """
@@ -102,6 +103,7 @@ class Rule(NamedTuple):
     label: Callable[[str], object] = bool
     data: Callable[[Collection[str]], object] = bool
     level: Level = "warning"
+    least: float = 0.0
     fixes: Mapping[str, str] = MappingProxyType({})
 
     def fix_in(self, *who: str) -> str:
@@ -314,6 +316,12 @@ RULES: dict[str, Rule] = {
         "images are tall, but have several characters",
         "Set `Global.turn_tall_images: true` if the text is vertical, or turn these images, or remove them.",
     ),
+    "two_rows": Rule(
+        "images seem to have two rows of text, one above the other",
+        "A network reads one row: cut the rows apart or put them side by side (docs/data.md, two rows). `init` shows "
+        "such images first in look.png.",
+        least=0.1,
+    ),
     "other_size": Rule(
         "images have another shape than their lines say",
         "Write `path, label, width, height` on each line, in this order, or leave ds_width out.",
@@ -384,7 +392,9 @@ class Tally:
 def issues_of(tally: Tally, total: int) -> tuple[Issue, ...]:
     """Return an issue for each code that was counted, in the order of ``RULES``; see :func:`counted_issue`."""
     return tuple(
-        counted_issue(code, count, total, tally.of(code)) for code in RULES if (count := tally.counts[code])
+        counted_issue(code, count, total, tally.of(code))
+        for code, rule in RULES.items()
+        if (count := tally.counts[code]) > rule.least * total
     )
 
 

@@ -130,8 +130,7 @@ def _columns(
     name, *rest = text.split(delimiter)
     if not rest:
         found = _OTHER.match(text)
-        other = json.dumps(found and found[1])
-        instead = f" (it has {other} there: replace it, or set `delimiter: {other}`)" if found else ""
+        instead = f" (`delimiter: {json.dumps(found[1])}` would fit)" if found else ""
         return f"no delimiter {delimiter!r} in {_short(text)}{instead}"
     if (images := _image_names(name)) is None:
         return f"no image path in {_short(text)}"

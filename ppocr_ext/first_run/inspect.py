@@ -139,7 +139,7 @@ def inspect_source(
                 "--characters: no label has only these. Fix: name the characters that the labels have.",
                 code="no_characters",
             )
-    found = survey(source, seed)
+    found = survey(source)
     source, texts, images = found.source, found.texts, found.images
     split = split_samples(source.samples(), seed, redo=redo_split, test=test, copies=images.copies)
     wanted = Counter(texts.characters)

@@ -344,7 +344,10 @@ def _judged_labels(config: Config, host: str | None = None) -> list[tuple[Predic
 
 
 def _look(config: Config, inspection: Inspection, host: str | None) -> bytes:
-    """Return a PNG: each of some images, turned ones first, as it is evaluated, then as ``Train`` changes it."""
+    """Return a PNG: each of some images as it is evaluated, then as ``Train`` changes it.
+
+    Images that were turned, or seem to have two rows, come first.
+    """
     opened = open_host(host)
     whole = complete(config, resolve_charset(config, opened.find_file))
     options = whole.host_options()
@@ -355,7 +358,11 @@ def _look(config: Config, inspection: Inspection, host: str | None) -> bytes:
     # RecConAug joins samples
     random = [each for each in of_train if kind_of(next(iter(each))) == "random" and "RecConAug" not in each]
     pictures = []
-    usable = _usable(inspection, inspection.source.moved[:_LOOKED_AT])
+    rows = [
+        place for issue in inspection.found.issues if issue.code == "two_rows" for place, _ in issue.examples
+    ]
+    first = (each for each in inspection.source.samples() if each.place in rows)
+    usable = _usable(inspection, [*inspection.source.moved[:_LOOKED_AT], *first])
     for number, (text, content) in enumerate(islice(usable, _LOOKED_AT)):
         for drawing in range(1 + (_LOOKS if random else 0)):
             with generators_seeded(inspection.seed, number, drawing):

@@ -288,17 +288,21 @@ def data_warnings(config: Config, mode: str, report: PreflightReport, section: s
 
 def _unseen(config: Config, report: PreflightReport) -> Iterator[tuple[str, Issue]]:
     """Yield an issue for each reason why images show no text, and its key; an error if most are of another shape."""
-    for code in RULES:
+    for code, rule in RULES.items():
         samples = [sample for sample in report.unseen if sample.reason == code]
         may_be_tall = code == "tall_image" and config.settings.turn_tall_images
-        if not samples or may_be_tall or len(samples) < _FEW * report.looked_at:
+        if not samples or may_be_tall or len(samples) < max(_FEW, rule.least) * report.looked_at:
             continue
         examples = [(report.place(each.file, each.line), each.detail) for each in samples[:EXAMPLES]]
         level: Level | None = (
             "error" if code == "other_size" and 2 * len(samples) > report.looked_at else None
         )
-        of = "that were looked at"
-        yield report.key, counted_issue(code, len(samples), report.looked_at, examples, of=of, level=level)
+        yield (
+            report.key,
+            counted_issue(
+                code, len(samples), report.looked_at, examples, of="that were looked at", level=level
+            ),
+        )
 
 
 def _cut_labels(report: PreflightReport) -> Iterator[tuple[str, Issue]]:

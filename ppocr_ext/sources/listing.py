@@ -264,11 +264,6 @@ class Listing:
         """Folded file name → images."""
         return _by_name((_folded(image.rpartition("/")[2]), image) for image in self.images)
 
-    @cached_property
-    def by_stem(self) -> dict[str, str]:
-        """File name without its ending → an image."""
-        return {stem(image): image for image in self.images}
-
     def head(self, file: str) -> str:
         """Return the first characters of a file; empty if it cannot be read."""
         if file not in self._heads:

@@ -9,9 +9,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from posixpath import splitext
+from posixpath import dirname, join, splitext
 from typing import NamedTuple
 
+from ppocr_ext.data.image_check import in_its_place
 from ppocr_ext.data.issue_rules import RULES
 from ppocr_ext.errors import DataError
 from ppocr_ext.limits import MAX_LABEL_LINE_BYTES
@@ -274,8 +275,8 @@ def _entry(
 ) -> Sample | Skipped:
     image = find(row.image)
     if image is None:
-        found = listing.by_stem.get(stem(row.image.replace("\\", "/")))
-        return Skipped("missing_image", row.place, f"{row.image!r}{f' (there is {found})' if found else ''}")
+        other = in_its_place(join(listing.root, dirname(row.place), row.image))
+        return Skipped("missing_image", row.place, f"{row.image!r}{other}")
     issue = _ISSUE.search(row.text)
     if issue or _BAD_PATH.search(image):
         return Skipped(str(issue.lastgroup) if issue else "bad_path", row.place, repr(row.text[:60]), image)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import io
-from collections import Counter
+import math
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
+from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
@@ -19,7 +19,6 @@ from ppocr_ext.data.image_check import ImageFolder, image_pixels, unseen_issue
 from ppocr_ext.data.issue_rules import Tally, issues_of, shown
 from ppocr_ext.data.lmdb_sets import open_set
 from ppocr_ext.data.sample_rules import SampleIssue
-from ppocr_ext.io.image_pixels import PNG
 from ppocr_ext.issues import Issue
 from ppocr_ext.sources.page_formats import crop
 from ppocr_ext.sources.samples import Sample
@@ -31,7 +30,6 @@ _SHARED = 0.92  # of the edges of the image that has fewer, copies share at leas
 _FEWER = 0.5  # and it has at least this share of the edges of the other
 _NEAR_RATIO = 0.06  # relative difference of their aspect ratios
 _NEIGHBOURS = 8  # images of the same text and band that are compared with each one
-_KINDS = {"L": "grey", "LA": "grey with alpha", "1": "black and white", "P": "palette", "I;16": "16 bit"}
 Reader = Callable[[Sample], bytes | SampleIssue]
 
 
@@ -40,14 +38,12 @@ class _Look(NamedTuple):
 
     Attributes:
         sample: the sample of the image.
-        kind: how the image is stored.
         height, width: its size in pixels.
         digest: the hash of its pixels.
         signature: where the image becomes lighter and darker from left to right, uint8 [64].
     """
 
     sample: Sample
-    kind: str
     height: int
     width: int
     digest: int
@@ -59,27 +55,22 @@ class ImageReport:
     """What the images of a data set are like.
 
     Attributes:
-        samples: how many samples there are.
         looked_at: how many images were read, spread evenly over them.
         usable: how many of those can be used; the others are counted by reason in ``findings``.
         unusable: the names of the others.
         heights, widths: what 5, 50 and 95 % of the usable images have at most, in pixels.
         ratios: the same for width divided by height.
-        stored: how many usable images there are by how they are stored, such as ``RGB``, ``grey`` or
-            ``16 bit``.
         copies: by image, the earliest image that has the same pixels, or nearly so and the same text; these two
             belong in one split. Parts of pages are left out.
         findings: issues of unusable and doubtful images.
     """
 
-    samples: int
     looked_at: int
     usable: int
     unusable: frozenset[str]
     heights: Spread
     widths: Spread
     ratios: Spread
-    stored: dict[str, int]
     copies: dict[str, str]
     findings: tuple[Issue, ...]
 
@@ -144,7 +135,6 @@ def survey_images(
     read: Reader,
     *,
     most: int = MOST,
-    seed: int = 0,
     threads: int = 2,
 ) -> ImageReport:
     """Read and decode images once each, and describe them.
@@ -155,13 +145,12 @@ def survey_images(
         read: returns the encoded image of a sample (if it has a box, of that alone), or why it cannot be used;
             an :class:`ImageReader`, for example. Threads call it.
         most: how many images are looked at, at most.
-        seed: decides which images these are, if there are more.
         threads: how many threads read and decode.
     """
     looks: list[_Look] = []
     unusable: set[str] = set()
     tally = Tally()
-    chosen = _spread(samples, total, most, seed)
+    chosen = list(islice(samples, 0, None, max(1, math.ceil(total / most))))
     bar = tqdm(chosen, "images", unit=" images", disable=None, leave=False)
     with ThreadPoolExecutor(threads) as pool:
         for sample, (look, issue) in zip(bar, pool.map(partial(_look, read), chosen), strict=True):
@@ -172,28 +161,15 @@ def survey_images(
             elif sample.box is None:  # of a page, the parts that fail are found when they are cut
                 unusable.add(sample.image)
     return ImageReport(
-        samples=total,
         looked_at=len(chosen),
         usable=len(looks),
         unusable=frozenset(unusable),
         heights=spread_of(look.height for look in looks),
         widths=spread_of(look.width for look in looks),
         ratios=spread_of(look.width / look.height for look in looks),
-        stored=dict(Counter(look.kind for look in looks).most_common()),
         copies=_compare(looks, tally),
         findings=issues_of(tally, len(chosen)),
     )
-
-
-def _spread(samples: Iterable[Sample], total: int, most: int, seed: int) -> list[Sample]:
-    """Return at most ``most`` samples, about one of each part of the same length."""
-    import numpy as np
-
-    if total <= most:
-        return list(samples)
-    parts = np.arange(most) + np.random.default_rng(seed).random(most)
-    chosen = {*(parts * (total / most)).astype(int).tolist()}
-    return [sample for number, sample in enumerate(samples) if number in chosen]
 
 
 def _look(read: Reader, sample: Sample) -> tuple[_Look | None, SampleIssue | None]:
@@ -203,21 +179,8 @@ def _look(read: Reader, sample: Sample) -> tuple[_Look | None, SampleIssue | Non
         return None, pixels
     height, width = pixels.shape[:2]
     digest = hash((width, pixels.tobytes()))
-    look = _Look(sample, _stored(content), height, width, digest, _signature(pixels))
+    look = _Look(sample, height, width, digest, _signature(pixels))
     return look, unseen_issue(pixels, content, sample.text)
-
-
-def _stored(content: bytes) -> str:
-    """Return how an image is stored, in words or as Pillow's mode."""
-    from PIL import Image
-
-    if content.startswith(PNG) and content[24] == 16:  # Pillow does not tell for colours
-        return "16 bit"
-    try:
-        with Image.open(io.BytesIO(content)) as image:
-            return _KINDS.get(image.mode, image.mode)
-    except Exception:  # a format that OpenCV reads and Pillow does not
-        return "other"
 
 
 def _signature(pixels: Any) -> Any:

@@ -62,12 +62,11 @@ class DataReport:
         }
 
 
-def survey(source: Source, seed: int) -> DataReport:
+def survey(source: Source) -> DataReport:
     """Read each text of a source once, and the images that are looked at; return what they are like.
 
     Args:
         source: all entries.
-        seed: decides which images are looked at, if there are too many.
     """
     look = TextSurvey()
     skips = Tally()
@@ -87,7 +86,7 @@ def survey(source: Source, seed: int) -> DataReport:
     every = math.ceil(texts.samples / READ)
     kept = [each for at, each in enumerate(source.samples()) if at < KEPT or at % every == 0]
     read = ImageReader(source.root, kept)
-    images = survey_images(source.samples(), texts.samples, read, seed=seed)
+    images = survey_images(source.samples(), texts.samples, read)
     if images.unusable:
         source = source.without("broken_image", lambda sample: sample.image in images.unusable)
     lengths = spread_of(look.lengths.elements(), 5, 50, 95, 99.5, 100)

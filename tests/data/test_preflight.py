@@ -302,7 +302,7 @@ def test_columns_in_quotes_are_called_so(folder, characters):
     file = write(folder, '"ok.png"\t"12"', 'ok.png\t"12"x', 'ok.png\t"12\t x"')
     first, second, *cut = details(check(file, folder, Charset(tuple(characters)), 25))
     assert first[0] == ("missing_image" if '"' in characters else "unknown_char")
-    assert "in quotes" in first[1]
+    assert ("in quotes" if '"' not in characters else f"there is {folder}/ok.png") in first[1]
     assert "in quotes" not in second[1]
     assert all("in quotes" in detail for _, detail in cut) and len(cut) == ('"' not in characters)
 

@@ -52,6 +52,7 @@ UNSEEN = {
     "16 bits, small values": (text().astype(np.uint16), "flat_image", "255 of 65,535"),
     "1×300": (text(1, 300), "tiny_image", "300×1"),
     "300×1": (text(300, 1), "tiny_image", "1×300"),
+    "two rows": (np.vstack([text(24), text(40, dark=90)]), "two_rows", "96×64"),
     "vertical": (np.ascontiguousarray(np.rot90(text())), "tall_image", "32×96"),
 }
 SEEN = {

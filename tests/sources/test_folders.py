@@ -115,7 +115,7 @@ def test_short_texts_beside_images_are_decided_together(tmp_path: Path) -> None:
 def test_a_list_names_what_stands_in_its_place(tmp_path: Path) -> None:
     images(tmp_path, ["img/a.png"])
     write(tmp_path, "l.txt", "img/a.jpg\tA\n")
-    with raises_code(DataError, "no_samples", "there is img/a.png"):
+    with raises_code(DataError, "no_samples", "img/a.png"):
         recognise(tmp_path)
     for letters in ("/t", "\\t"):
         write(tmp_path, "l.txt", f"img/a.png{letters}A\n")

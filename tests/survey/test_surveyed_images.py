@@ -64,6 +64,18 @@ def folder(tmp_path: Path) -> Folder:
     return made
 
 
+def test_two_rows_in_an_image_are_named_if_a_tenth_has_them(folder: Folder) -> None:
+    for number in range(8):
+        if number == 4:
+            assert "two_rows" not in found(folder.survey())
+        rows = [draw(f"{number}{letter} 123", 24, number) for letter in "AB"]
+        width = min(row.shape[1] for row in rows)
+        folder.add(
+            f"two{number}.png", f"{number}A 123{number}B 123", np.vstack([row[:, :width] for row in rows])
+        )
+    assert found(folder.survey())["two_rows"] == 8
+
+
 def found(report: ImageReport) -> dict[str, int]:
     return {each.code: each.count for each in report.findings}
 
@@ -77,7 +89,7 @@ def test_different_plates_and_words_of_one_font_are_clean(folder: Folder) -> Non
         folder.add(f"exit{number}.png", "Exit 5", line, "val" if number % 2 else "train")
     report = folder.survey()
     assert (found(report), report.copies) == ({}, {})
-    assert report.looked_at == report.usable == report.samples == 40 + len(words) + 9
+    assert report.looked_at == report.usable == 40 + len(words) + 9
 
 
 CHANGES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -164,13 +176,13 @@ def test_sizes_and_depth(tmp_path: Path) -> None:
     for number, (name, pixels) in enumerate(kinds.items()):
         folder.add(name, f"{number}", pixels)
     report = folder.survey()
-    assert report.stored == {"RGB": 2, "16 bit": 2, "RGBA": 1, "grey": 1}
+    assert report.usable == 6
     height, width = line.shape[:2]
     assert set(report.heights) == {height} and set(report.widths) == {width}
     assert set(report.ratios) == {width / height}
 
 
-def test_a_part_of_many_images_is_spread_over_them_and_repeats(folder: Folder) -> None:
+def test_a_part_of_many_images_is_spread_over_them(folder: Folder) -> None:
     seen: list[str] = []
     read = ImageReader(folder.root)
 
@@ -178,11 +190,9 @@ def test_a_part_of_many_images_is_spread_over_them_and_repeats(folder: Folder) -
         seen.append(sample.image)
         return read(sample)
 
-    for seed in (1, 1, 2):
-        report = survey_images(iter(folder.samples), 40, note, most=8, seed=seed, threads=1)
-        assert (report.samples, report.looked_at) == (40, 8)
-    assert seen[:8] == seen[8:16] != seen[16:]
-    assert [int(name.removesuffix(".png")) // 5 for name in seen[:8]] == list(range(8))
+    report = survey_images(iter(folder.samples), 40, note, most=9, threads=1)
+    assert report.looked_at == 8
+    assert seen == [f"{number}.png" for number in range(0, 40, 5)]
 
 
 def test_images_of_an_lmdb(tmp_path: Path) -> None:

@@ -251,11 +251,14 @@ def _has_two_rows(pixels: Any) -> bool:
     import cv2
     import numpy as np
 
-    small = cv2.resize(pixels, (96, 32), interpolation=cv2.INTER_AREA).astype(np.int16)
-    edges = np.abs(np.diff(small[:, 4:-4], axis=1)).sum(axis=(1, 2))  # without a frame on the left and right
+    small = cv2.resize(pixels, (96, 32), interpolation=cv2.INTER_AREA)
+    edges = cv2.absdiff(small[:, 5:-4], small[:, 4:-5]).sum(
+        axis=(1, 2)
+    )  # without a frame on the left and right
     gap = 10 + int(edges[10:22].argmin())
     return bool(
-        edges[gap] < _GAP * min(np.sort(part)[-5:].mean() for part in (edges[:gap], edges[gap + 1 :]))
+        edges[gap] < _GAP * edges.max()
+        and edges[gap] < _GAP * min(np.sort(part)[-5:].mean() for part in (edges[:gap], edges[gap + 1 :]))
     )
 
 

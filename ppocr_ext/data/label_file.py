@@ -167,13 +167,6 @@ def _short(text: str, limit: int = 60) -> str:
     return repr(text if len(text) <= limit else f"{text[:limit]}…")
 
 
-def quotes_hint(column: str) -> str:
-    """Return a hint if a column is in quotes, as programs write CSV; empty if it is not."""
-    # A label with a comma was split there, so its closing quotation mark is missing.
-    quoted = len(column) > 1 and column[0] == '"' and '"' not in column[1:-1]
-    return "; the columns are in quotes, as in CSV: write them without" if quoted else ""
-
-
 def write_label_file(path: str | Path, rows: Iterable[tuple[str, str]]) -> int:
     """Write ``(image path, label)`` rows atomically, and return how many there were.
 

@@ -10,7 +10,7 @@ from operator import eq
 from typing import Any, Literal, NamedTuple
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.data.label_file import BOXES, LabelLine, quotes_hint
+from ppocr_ext.data.label_file import BOXES, LabelLine
 from ppocr_ext.limits import MAX_IMAGE_PIXELS, MAX_LABEL_LINE_BYTES
 from ppocr_ext.messages import shortened
 
@@ -218,5 +218,7 @@ class SampleRules:
         named = shortened([f"{c!r} (U+{ord(c):04X})" for c in unknown], 5)
         own = "" if charset.path else " with a dictionary in Global.character_dict_path"
         hint = f"; Global.use_space_char: true{own} allows the space" if " " in unknown else ""
-        hint += quotes_hint(label) if '"' in unknown else ""
+        # a label with a comma was split there, so its closing quotation mark is missing
+        is_quoted = '"' in unknown and label.startswith('"') and '"' not in label[1:-1]
+        hint += "; the columns are in quotes, as in CSV: write them without" if is_quoted else ""
         return f"{named} of {label!r} not in {charset.name}{hint}"

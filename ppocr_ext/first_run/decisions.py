@@ -311,13 +311,18 @@ def _direction(facts: Facts, base: Base, dictionary: str | None) -> list[Decisio
     if not is_right_to_left(facts.characters):
         is_usual = before == default_direction(dictionary) == LEFT_TO_RIGHT
         return [] if is_usual else [Decision(DIRECTION, before, "no label is written from right to left")]
-    if facts.order == VISUAL:
-        why = "labels are stored from the left of the image to its right (visual order)"
-        return [Decision(DIRECTION, RIGHT_TO_LEFT_VISUAL, why)]
-    if facts.order == LOGICAL:
-        return [Decision(DIRECTION, RIGHT_TO_LEFT, "labels are stored as they are read (logical order)")]
-    why = "no word shows the order of its letters: compare a label with look.png"
-    return [Decision(DIRECTION, RIGHT_TO_LEFT if before == LEFT_TO_RIGHT else before, why)]
+    by_order = {
+        VISUAL: (
+            RIGHT_TO_LEFT_VISUAL,
+            "labels are stored from the left of the image to its right (visual order)",
+        ),
+        LOGICAL: (RIGHT_TO_LEFT, "labels are stored as they are read (logical order)"),
+        "": (
+            RIGHT_TO_LEFT if before == LEFT_TO_RIGHT else before,
+            "no word shows the order of its letters: compare a label with look.png",
+        ),
+    }
+    return [Decision(DIRECTION, *by_order[facts.order])]
 
 
 def _max_length(facts: Facts, base: Base) -> Decision:

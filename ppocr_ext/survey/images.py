@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from itertools import islice
@@ -19,6 +22,7 @@ from ppocr_ext.data.image_check import ImageFolder, image_pixels, unseen_issue
 from ppocr_ext.data.issue_rules import Tally, issues_of, shown
 from ppocr_ext.data.lmdb_sets import open_set
 from ppocr_ext.data.sample_rules import SampleIssue
+from ppocr_ext.io.image_pixels import PNG
 from ppocr_ext.issues import Issue
 from ppocr_ext.sources.page_formats import crop
 from ppocr_ext.sources.samples import Sample
@@ -30,6 +34,7 @@ _SHARED = 0.92  # of the edges of the image that has fewer, copies share at leas
 _FEWER = 0.5  # and it has at least this share of the edges of the other
 _NEAR_RATIO = 0.06  # relative difference of their aspect ratios
 _NEIGHBOURS = 8  # images of the same text and band that are compared with each one
+_KINDS = {"L": "grey", "LA": "grey with alpha", "1": "black and white", "P": "palette", "I;16": "16 bit"}
 Reader = Callable[[Sample], bytes | SampleIssue]
 
 
@@ -38,12 +43,14 @@ class _Look(NamedTuple):
 
     Attributes:
         sample: the sample of the image.
+        kind: how the image is stored.
         height, width: its size in pixels.
         digest: the hash of its pixels.
         signature: where the image becomes lighter and darker from left to right, uint8 [64].
     """
 
     sample: Sample
+    kind: str
     height: int
     width: int
     digest: int
@@ -60,6 +67,8 @@ class ImageReport:
         unusable: the names of the others.
         heights, widths: what 5, 50 and 95 % of the usable images have at most, in pixels.
         ratios: the same for width divided by height.
+        stored: how many usable images there are by how they are stored, such as ``RGB``, ``grey`` or
+            ``16 bit``.
         copies: by image, the earliest image that has the same pixels, or nearly so and the same text; these two
             belong in one split. Parts of pages are left out.
         findings: issues of unusable and doubtful images.
@@ -71,6 +80,7 @@ class ImageReport:
     heights: Spread
     widths: Spread
     ratios: Spread
+    stored: dict[str, int]
     copies: dict[str, str]
     findings: tuple[Issue, ...]
 
@@ -167,6 +177,7 @@ def survey_images(
         heights=spread_of(look.height for look in looks),
         widths=spread_of(look.width for look in looks),
         ratios=spread_of(look.width / look.height for look in looks),
+        stored=dict(Counter(look.kind for look in looks).most_common()),
         copies=_compare(looks, tally),
         findings=issues_of(tally, len(chosen)),
     )
@@ -179,8 +190,20 @@ def _look(read: Reader, sample: Sample) -> tuple[_Look | None, SampleIssue | Non
         return None, pixels
     height, width = pixels.shape[:2]
     digest = hash((width, pixels.tobytes()))
-    look = _Look(sample, height, width, digest, _signature(pixels))
+    look = _Look(sample, _stored(content), height, width, digest, _signature(pixels))
     return look, unseen_issue(pixels, content, sample.text)
+
+
+def _stored(content: bytes) -> str:
+    """Return how an image is stored, in words or as Pillow's mode."""
+    from PIL import Image
+
+    with suppress(Exception), Image.open(io.BytesIO(content)) as image:  # OpenCV reads more formats
+        # of colours, Pillow does not tell the bits
+        return (
+            "16 bit" if content.startswith(PNG) and content[24] == 16 else _KINDS.get(image.mode, image.mode)
+        )
+    return "other"
 
 
 def _signature(pixels: Any) -> Any:

@@ -58,7 +58,7 @@ class DataReport:
             "samples": self.texts.samples,
             "skipped": [issue.to_counts() for issue in self.skipped],
             "texts": texts,
-            "images": {**images, "unusable": sorted(self.images.unusable)},
+            "images": {"samples": self.texts.samples, **images, "unusable": sorted(self.images.unusable)},
         }
 
 

@@ -176,7 +176,7 @@ def test_sizes_and_depth(tmp_path: Path) -> None:
     for number, (name, pixels) in enumerate(kinds.items()):
         folder.add(name, f"{number}", pixels)
     report = folder.survey()
-    assert report.usable == 6
+    assert report.stored == {"RGB": 2, "16 bit": 2, "RGBA": 1, "grey": 1}
     height, width = line.shape[:2]
     assert set(report.heights) == {height} and set(report.widths) == {width}
     assert set(report.ratios) == {width / height}

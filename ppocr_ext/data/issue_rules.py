@@ -128,8 +128,14 @@ RULES: dict[str, Rule] = {
             "make_lmdb": "Paths are relative to --data-dir.",
         },
     ),
-    "no_text": Rule("", "Write the text of these images, or remove them."),
-    "empty_label": Rule("", "Lines without text cannot be trained on."),
+    "no_text": Rule(
+        "",
+        "Write the text of these images, or remove them: a limit of confidence tells images without (docs/data.md).",
+    ),
+    "empty_label": Rule(
+        "",
+        "Lines without text cannot be trained on: a limit of confidence tells images without text (docs/data.md).",
+    ),
     "bad_line": Rule("", "Correct these lines."),
     "bad_format": Rule(
         "",

@@ -49,7 +49,8 @@ _OF_BASE = ("name", "label_file_list", "ratio_list", "data_dir", "delimiter", "d
 
 GENERAL_LINES = 1_800  # that are drawn to judge; half as many are drawn to train
 _SHORT, _LONG = 2, 10  # characters of them, unless labels are shorter or longer, and as far as they fit
-MAX_DROP = 0.01  # of the general list
+MAX_DROP = 0.01  # of the user's general list
+MAX_DROP_DRAWN = 0.03  # drawn lines fall by more than photographed words (docs/results.md, What it forgets)
 JUDGED = 500  # samples of a list that are read before the training, and labels whose loss is computed
 
 
@@ -443,7 +444,9 @@ def max_drop(inspection: Inspection) -> float:
     known = inspection.plan.base.charset
     counts = {each: count for each, count in inspection.found.texts.characters.items() if each != " "}
     new = sum(count for each, count in counts.items() if known is not None and known.unknown(each))
-    return 1.0 if inspection.general is None and new > sum(counts.values()) / 2 else MAX_DROP
+    if inspection.general is not None:
+        return MAX_DROP
+    return 1.0 if new > sum(counts.values()) / 2 else MAX_DROP_DRAWN
 
 
 def _write_general(

@@ -89,14 +89,13 @@ class HeadProbe:
     def __init__(self, head: TrainedHead) -> None:
         self.head = head
 
-    def logits(self, ids: np.ndarray | None = None, images: np.ndarray | None = None) -> np.ndarray:
-        """Return the output float64 [B, L, C] for other label ids [B, N] or other images [B, 3, H, W]."""
+    def logits(self, ids: np.ndarray | None = None) -> np.ndarray:
+        """Return the output float64 [B, L, C], if given for other label ids [B, N]."""
         labels = list(self.head.labels)
         if ids is not None:
             labels[0] = like(labels[0], ids)
-        changed = None if images is None else like(self.head.images, images)
         with paddle.no_grad():
-            return self.head.output(changed, labels).astype("float32").numpy().astype("float64")
+            return self.head.output(labels).astype("float32").numpy().astype("float64")
 
     @cached_property
     def base(self) -> np.ndarray:
@@ -110,7 +109,7 @@ class HeadProbe:
         if self.ids is not None:
             labels[0] = paddle.zeros_like(labels[0])
         with paddle.no_grad():
-            output = self.head.output(labels=labels)
+            output = self.head.output(labels)
         return tuple(output.shape) if isinstance(output, paddle.Tensor) else ()
 
     @cached_property
@@ -124,11 +123,6 @@ class HeadProbe:
         if self.change(self.logits()).max() > 1e-3:
             return "The head gives another output for the same input each time, although dropout is off"
         return ""
-
-    @cached_property
-    def images(self) -> np.ndarray:
-        """Return the images [B, C, H, W]."""
-        return self.head.images.astype("float32").numpy()
 
     @cached_property
     def ids(self) -> np.ndarray | None:
@@ -217,7 +211,6 @@ def like(tensor: Tensor, values: np.ndarray) -> Tensor:
     return paddle.to_tensor(values, place=tensor.place).astype(tensor.dtype)
 
 
-_UNCHANGED = 1e-6  # unit: the spread of the output; rounding stays below it
 _BENT = 0.1  # relative deviation of the output from a straight line that is accepted
 _NO_SOFTMAX = Finding("softmax", "ok", "The output has no probabilities.")
 _MARKS = 4  # the most classes beyond characters and blank: an NRTR head has n + 4 rows
@@ -254,41 +247,6 @@ def _largest_id(probe: HeadProbe) -> int:
         return -1
     marks = 2 if probe.head.takes_labels else 0  # one at each end
     return max(int(row[: n + marks].max()) for row, n in zip(probe.ids, probe.counts, strict=True))
-
-
-def image(probe: HeadProbe) -> Finding:
-    """Give other images with the same labels, which must change the output."""
-    draw = np.random.default_rng(0).standard_normal(probe.images.shape).astype("float32")
-    others = (np.roll(probe.images, 1, axis=0), draw)
-    change = max(float(probe.change(probe.logits(images=other)).max()) for other in others)
-    if change <= _UNCHANGED:
-        return fault(
-            "image",
-            "The head ignores the image.",
-            f"Other images were given with the same labels, and the output stayed the same ({change:.1e}).",
-            "let the cross-attention take keys and values from the image's features, and use what it returns.",
-        )
-    message = f"Other images were given with the same labels, and the output changed ({change:.1e})."
-    return Finding("image", "ok", message)
-
-
-def samples(probe: HeadProbe) -> Finding:
-    """Give another image as the first sample, which must not change the outputs of the other samples."""
-    if len(probe.images) < 2:
-        return Finding("samples", "not tested", "The batch has one sample only.")
-    other = probe.images.copy()
-    other[0] = np.random.default_rng(0).standard_normal(other[0].shape)
-    own, *others = probe.change(probe.logits(images=other)).max(-1).tolist()
-    if max(others) > max(1e-3, own * 1e-3):
-        return fault(
-            "samples",
-            "The samples of a batch are mixed.",
-            f"The first image of the batch was changed, and the outputs of other samples changed ({max(others):.1e}).",
-            "look for a reshape or transpose that exchanges the axes of batch and places.",
-        )
-    return Finding(
-        "samples", "ok", "The first image of the batch was changed, and other outputs stayed the same."
-    )
 
 
 def classifier(probe: HeadProbe) -> list[Finding]:

@@ -15,10 +15,8 @@ from ppocr_ext.sanity.head_probe import (
     class_count,
     classifier,
     fault,
-    image,
     keep_weights,
     open_probe,
-    samples,
 )
 from ppocr_ext.sanity.subject import TrainedHead
 
@@ -167,23 +165,6 @@ def causal_mask(probe: HeadProbe) -> Finding:
     return Finding("causal_mask", "ok", message)
 
 
-def start(probe: HeadProbe) -> Finding:
-    """Check that the first entry that the decoder gets is a mark, the same for all labels."""
-    if probe.shift != 1 or not probe.head.takes_labels or probe.ids is None or probe.counts is None:
-        return Finding(
-            "start", "not tested", "The loss does not want the entry behind the one that the head gets."
-        )
-    if probe.begins_with_mark:
-        return Finding("start", "ok", f"Every label begins with the mark {int(probe.ids[0, 0])}.")
-    firsts = ", ".join(map(str, np.unique(probe.ids[:, 0])[:4]))
-    return fault(
-        "start",
-        "The labels have no start mark: their first character is never learned, and reading cannot begin.",
-        f"The labels begin with different entries ({firsts}), and the loss wants the entry behind each.",
-        "put a start mark such as <s> in front of every label.",
-    )
-
-
 def end(probe: HeadProbe) -> Finding:
     """Check that the loss wants a mark behind the last character, the same for all labels."""
     if probe.shift is None or probe.counts is None or probe.ids is None or probe.wanted is None:
@@ -248,14 +229,11 @@ def _dependence(probe: HeadProbe, offset: int) -> tuple[float, float]:
 # The most certain cause first: faults that stop learning, then faults that spoil the reading.
 ORDER = (
     "class_count",
-    "image",
-    "samples",
     "softmax",
     "activation",
     "shift",
     "causal_mask",
     "end",
-    "start",
     "positions",
     "learning_rate",
 )
@@ -291,7 +269,7 @@ def _findings(probe: HeadProbe) -> tuple[list[Finding], str]:
         return [count], "See the class count first"
     if probe.trouble:
         return [count], probe.trouble
-    tests = (image, samples, shift, causal_mask, end, start, positions)
+    tests = (shift, causal_mask, end, positions)
     findings = [count, *(test(probe) for test in tests), *classifier(probe)]
     has_fault = any(each.verdict == "fault" for each in findings)
     return findings, "See the faults first" if has_fault else ""

@@ -204,25 +204,23 @@ class TrainedHead:
     decoder: Callable[..., Any]
     restart: Callable[[float], Any]
 
-    def output(self, images: Tensor | None = None, labels: list[Tensor] | None = None) -> Any:
+    def output(self, labels: list[Tensor] | None = None) -> Any:
         """Return the logits [B, L, classes] in train mode, with a gradient.
 
         Args:
-            images: images in place of those of the batch.
             labels: labels in place of those of the batch, in the same order.
 
         Returns:
             A tensor; a plugin's head may return something else.
         """
-        output = self._call(images, labels, self.model.train_request)
+        output = self._call(self.labels if labels is None else labels, self.model.train_request)
         return output[-1] if isinstance(output, tuple | list) and output else output
 
-    def _call(self, images: Tensor | None, labels: list[Tensor] | None, request: HeadRequest) -> Any:
-        labels = self.labels if labels is None else labels
+    def _call(self, labels: list[Tensor], request: HeadRequest) -> Any:
         if self.branch is not None:
             labels = [labels[0], *labels]  # a MultiHead gets the labels of both branches
             request = replace(request, branches=frozenset({self.branch}))
-        out = self.model(self.images if images is None else images, labels, request)
+        out = self.model(self.images, labels, request)
         for key in ("head_out", self.branch):
             out = out[key] if isinstance(out, Mapping) and key in out else out
         return out
@@ -233,7 +231,7 @@ class TrainedHead:
         BatchNorm uses the statistics of the batch, as in training. A decoder reads greedily.
         """
         with paddle.no_grad():
-            output = self._call(None, None, _READ)
+            output = self._call(self.labels, _READ)
         texts, labels = self.decoder(output, self.labels[0].numpy())
         return [(str(text[0]), str(label[0])) for text, label in zip(texts, labels, strict=True)]
 
@@ -248,7 +246,7 @@ class TrainedHead:
         same = self.labels[0][:, :1].expand_as(self.labels[0])
         with paddle.no_grad():
             first = self.output()
-            other = self.output(labels=[same, *self.labels[1:]])
+            other = self.output([same, *self.labels[1:]])
         return isinstance(first, Tensor) and not bool(paddle.allclose(first, other))
 
 

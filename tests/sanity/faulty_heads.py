@@ -52,7 +52,7 @@ class SmallColumns(nn.Layer):
 class SmallDecoder(nn.Layer):
     """A Transformer decoder of two blocks, written as a user would.
 
-    Faults: ``no_positions``, ``no_mask``, ``no_image``, ``wrong_samples``, a name of ``BEFORE_SOFTMAX``.
+    Faults: ``no_positions``, ``no_mask``, a name of ``BEFORE_SOFTMAX``.
     Twins: ``tied`` (logits by the embedding's weights), ``zero_positions`` and ``zero_gate`` (they begin at 0),
     ``shifts_itself`` (the label comes without a start mark).
     """
@@ -75,8 +75,6 @@ class SmallDecoder(nn.Layer):
 
     def forward(self, columns: Any, targets: Any = None) -> Any:
         frames = self.project(columns.squeeze(2).transpose([0, 2, 1]))
-        if self.fault == "wrong_samples":  # a reshape for a transpose
-            frames = frames.transpose([1, 0, 2]).reshape(frames.shape)
         ids = targets[0]
         if self.fault == "shifts_itself":
             ids = paddle.concat([paddle.full_like(ids[:, :1], START), ids], axis=1)
@@ -88,7 +86,7 @@ class SmallDecoder(nn.Layer):
         mask = None if self.fault == "no_mask" else paddle.tril(paddle.ones([length, length], "bool"))
         for i in range(2):
             tokens = self.norms[2 * i](tokens + self.dropout(self.own[i](tokens, attn_mask=mask)))
-            seen = tokens if self.fault == "no_image" else self.cross[i](tokens, frames, frames)
+            seen = self.cross[i](tokens, frames, frames)
             tokens = self.norms[2 * i + 1](tokens + self.dropout(seen) * self.gate)
         if self.fault.startswith("tied"):
             logits = paddle.matmul(tokens, self.embedding.weight, transpose_y=True)
@@ -116,7 +114,7 @@ class SmallRecurrent(nn.Layer):
 
 @HEADS.register("SmallFrames")
 class SmallFrames(nn.Layer):
-    """A CTC head; faults: ``no_image`` and the names of ``BEFORE_SOFTMAX``."""
+    """A CTC head; faults: the names of ``BEFORE_SOFTMAX``."""
 
     def __init__(self, in_channels: int, out_channels: int = 11, fault: str = "") -> None:
         super().__init__()
@@ -125,7 +123,6 @@ class SmallFrames(nn.Layer):
 
     def forward(self, columns: Any, targets: Any = None) -> Any:
         frames = columns.squeeze(2)
-        frames = paddle.ones_like(frames) if self.fault == "no_image" else frames
         return BEFORE_SOFTMAX.get(self.fault, lambda x: x)(self.classifier(frames).transpose([0, 2, 1]))
 
 
@@ -180,10 +177,9 @@ class Case:
     data: Callable[[list[Any]], list[Any]] = lambda labels: labels
     request: HeadRequest = HeadRequest(frozenset({"ctc", "gtc", "sar"}))
 
-    def output(self, images: Any = None, labels: Any = None) -> Any:
-        shown = self.images if images is None else images
+    def output(self, labels: Any = None) -> Any:
         given = self.labels if labels is None else labels
-        return self.pick(self.model(shown, data=self.data(given), request=self.request))
+        return self.pick(self.model(self.images, data=self.data(given), request=self.request))
 
     def restart(self, factor: float) -> Any:
         self.model.set_state_dict(self.first)

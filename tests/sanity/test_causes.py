@@ -26,7 +26,11 @@ def said(*lessons: Lesson, findings: dict[str, list[Finding]]) -> str:
 
 
 def test_the_first_fault_is_the_most_likely_cause() -> None:
-    found = [Finding("image", "fault", "F1"), Finding("end", "fault", "F2"), Finding("start", "ok", "fine")]
+    found = [
+        Finding("shift", "fault", "F1"),
+        Finding("end", "fault", "F2"),
+        Finding("positions", "ok", "fine"),
+    ]
     text = said(lesson(TOGETHER, 20.0, 19.0), findings={"ctc": found})
     assert text.index("most likely cause: F1") < text.index("also: F2") and "fine" not in text
 
@@ -43,7 +47,7 @@ def test_the_first_fault_is_the_most_likely_cause() -> None:
     ],
 )
 def test_another_cause_if_the_structure_has_no_fault(lessons: list[Lesson], word: str) -> None:
-    assert word in said(*lessons, findings={"ctc": [Finding("image", "ok", "")]})
+    assert word in said(*lessons, findings={"ctc": [Finding("class_count", "ok", "")]})
 
 
 def test_a_rate_so_far_outside_that_the_loss_falls_at_none() -> None:
@@ -53,12 +57,12 @@ def test_a_rate_so_far_outside_that_the_loss_falls_at_none() -> None:
 
 
 def test_the_rate_of_a_head_that_learns_is_not_blamed() -> None:
-    found = [Finding("learning_rate", "fault", "F1"), Finding("image", "ok", "")]
+    found = [Finding("learning_rate", "fault", "F1"), Finding("class_count", "ok", "")]
     assert "F1" not in said(lesson(TOGETHER, 20, 0.1, read=4), findings={"ctc": found})
 
 
 def test_a_page_shows_success_in_the_colour_of_success() -> None:
-    sound = [Finding("image", "ok", "fine")]
+    sound = [Finding("class_count", "ok", "fine")]
     learned = [lesson(TOGETHER, 20.0, 0.1, read=4)]
     failed = [lesson(TOGETHER, 20.0, 19.0)]
     good = sanity_page(learned, "t", "s", remarks(learned, {"ctc": sound}, 300))

@@ -65,7 +65,6 @@ FAULTS = {
     "not shifted": lambda: decoder(loss=partial(cross_entropy, first=0)),
     "shifted by two": lambda: decoder(loss=partial(cross_entropy, first=2)),
     "recurrent, not shifted": lambda: small("SmallRecurrent", loss=partial(cross_entropy, first=0)),
-    "no start mark": lambda: decoder("plain"),
     "no end mark": lambda: decoder("endless"),
     "no marks, shifts itself": lambda: decoder(
         "bare", partial(cross_entropy, first=0), fault="shifts_itself"
@@ -73,15 +72,12 @@ FAULTS = {
     **{name: partial(decoder, fault=name) for name in ("relu", "gelu", "sigmoid", "tanh", "norm")},
     "tied gelu": lambda: decoder(fault="tied_gelu"),
     "softmax twice": lambda: decoder(fault="softmax"),
-    "image": lambda: decoder(fault="no_image"),
-    "samples": lambda: decoder(fault="wrong_samples"),
     "too few classes": lambda: decoder(out_channels=13),
     "too many classes": lambda: decoder(out_channels=40),
     "CTC rate too high": lambda: frames(peak=5.0),
     "CTC relu": lambda: frames(fault="relu"),
     "CTC gelu": lambda: frames(fault="gelu"),
     "CTC softmax twice": lambda: frames(fault="softmax"),
-    "CTC image": lambda: frames(fault="no_image"),
     "CTC too few classes": lambda: frames(out_channels=9),
     "CTC classes of NRTR": lambda: frames(out_channels=14),
 }
@@ -93,14 +89,10 @@ CODES = (
         "not shifted": "shift",
         "shifted by two": "shift",
         "recurrent, not shifted": "shift",
-        "no start mark": "start",
         "no end mark": "end",
         "no marks, shifts itself": "end",
         "softmax twice": "softmax",
-        "image": "image",
-        "samples": "samples",
         "CTC softmax twice": "softmax",
-        "CTC image": "image",
     }
     | {name: "class_count" for name in FAULTS if "classes" in name}
     | {name: "learning_rate" for name in FAULTS if "rate" in name}
@@ -206,14 +198,12 @@ def test_a_right_head_raises_nothing(name: str, request: pytest.FixtureRequest) 
     assert sorted(each.code for each in found) == sorted(ORDER)
     assert [each for each in found if each.verdict == "fault"] == []
     passed = {each.code for each in found if each.verdict == "ok"}
-    everywhere = {"class_count", "image", "samples", "activation", "softmax", "learning_rate"}
-    in_decoders = {"positions", "shift", "causal_mask", "start", "end"}
+    everywhere = {"class_count", "activation", "softmax", "learning_rate"}
+    in_decoders = {"positions", "shift", "causal_mask", "end"}
     if name == "tied":  # without a linear layer there is less to be seen
         everywhere -= {"activation"}
     if name == "softmax for a loss of probabilities":
         everywhere -= {"activation"}
-    if name == "head shifts itself":
-        in_decoders -= {"start"}
     assert passed == everywhere | (in_decoders if case.takes_labels else set()), found
 
 
@@ -288,7 +278,7 @@ def test_without_lengths_the_ends_of_the_labels_are_not_judged(no_training: None
         each.code: each.verdict for each in structure.examine_structure(replace(case, labels=case.labels[:1]))
     }
     assert found["positions"] == found["shift"] == "ok" and "fault" not in found.values()
-    assert found["end"] == found["start"] == "not tested"
+    assert found["end"] == "not tested"
 
 
 def test_labels_of_one_character_are_changed_and_equal_ones_cannot_be(no_training: None) -> None:
@@ -320,7 +310,7 @@ def test_the_heads_of_a_config_are_right(tiny: Any, no_training: None) -> None:
     for head in open_subject(tiny("student"), 6).heads():
         found = structure.examine_structure(head)
         assert [each for each in found if each.verdict == "fault"] == []
-        assert len([each for each in found if each.verdict == "ok"]) == (11 if head.takes_labels else 6)
+        assert len([each for each in found if each.verdict == "ok"]) == (8 if head.takes_labels else 4)
 
 
 # Four mistakes after which a decoder "only predicts <EOS>": each is named, and a right config is not blamed

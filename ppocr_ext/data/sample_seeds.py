@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from paddle.io import BatchSampler
+from paddle.io import BatchSampler, DistributedBatchSampler
 
 from ppocr_ext.data.load_failures import sample_key
 from ppocr_ext.data.mixing import MixedSamples
@@ -196,6 +196,25 @@ class ViewBatches:
             parts = zip(sizes, ends, ends[1:], strict=False)
             sized += [(size, np.sort(order[first:last])) for size, first, last in parts]
         return sized
+
+
+class ShareOfBatches(DistributedBatchSampler):
+    """Paddle's sampler, with the same batches; it needs an array with 4 bytes for each sample, instead of lists."""
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """Return the batches of this process."""
+        order = np.resize(np.arange(len(self.dataset), dtype=np.uint32), self.total_size)
+        if self.shuffle:
+            np.random.RandomState(self.epoch).shuffle(order)
+            self.epoch += 1
+        step = self.batch_size * self.nranks
+        whole = len(order) - len(order) % step
+        for first in range(self.local_rank * self.batch_size, whole, step):
+            yield order[first : first + self.batch_size].tolist()
+        share = (len(order) - whole) // self.nranks
+        if share and not self.drop_last:
+            first = whole + self.local_rank * share
+            yield order[first : first + share].tolist()
 
 
 def _cut(size: BatchSize, places: np.ndarray, drop_last: bool) -> list[Batch]:

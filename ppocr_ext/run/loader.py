@@ -23,7 +23,7 @@ from threading import Thread
 from typing import Any, NamedTuple
 
 import numpy as np
-from paddle.io import BatchSampler, DataLoader, DistributedBatchSampler, get_worker_info
+from paddle.io import BatchSampler, DataLoader, get_worker_info
 from paddle.io.dataloader.collate import default_collate_fn
 
 from ppocr_ext.data.batches import equal_runs
@@ -31,6 +31,7 @@ from ppocr_ext.data.load_failures import sample_key
 from ppocr_ext.data.mixing import MixedBatches, MixedSamples
 from ppocr_ext.data.sample_seeds import (
     Batch,
+    ShareOfBatches,
     ViewBatches,
     Views,
     generators_kept,
@@ -144,25 +145,6 @@ def _of_host(host: Host, kind: str, name: str, path: str) -> Callable[..., Any]:
     if found is None:
         raise ConfigError(f"{path}: the host has no {kind} {name!r}.", code="unknown_component")
     return found
-
-
-class ShareOfBatches(DistributedBatchSampler):
-    """Paddle's sampler, with the same batches; it needs an array with 4 bytes for each sample, instead of lists."""
-
-    def __iter__(self) -> Iterator[list[int]]:
-        """Return the batches of this process."""
-        order = np.resize(np.arange(len(self.dataset), dtype=np.uint32), self.total_size)
-        if self.shuffle:
-            np.random.RandomState(self.epoch).shuffle(order)
-            self.epoch += 1
-        step = self.batch_size * self.nranks
-        whole = len(order) - len(order) % step
-        for first in range(self.local_rank * self.batch_size, whole, step):
-            yield order[first : first + self.batch_size].tolist()
-        share = (len(order) - whole) // self.nranks
-        if share and not self.drop_last:
-            first = whole + self.local_rank * share
-            yield order[first : first + share].tolist()
 
 
 class Loader:

@@ -19,7 +19,7 @@ from waiting import HANG
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.data.mixing import MixedList, MixedSamples
-from ppocr_ext.data.sample_seeds import Views
+from ppocr_ext.data.sample_seeds import ShareOfBatches, Views
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.host import open_host
 from ppocr_ext.registry import DATASETS
@@ -28,7 +28,6 @@ from ppocr_ext.run.loader import (
     Loader,
     LoaderParts,
     SeededBatches,
-    ShareOfBatches,
     _is_ending,
     loader_parts,
 )

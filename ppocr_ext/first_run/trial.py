@@ -30,7 +30,7 @@ from ppocr_ext.first_run.decisions import Plan
 from ppocr_ext.first_run.inspect import Inspection
 from ppocr_ext.first_run.writing import CONFIG, JUDGED, Data, Files, Lists, shares, write_config
 from ppocr_ext.host import open_host
-from ppocr_ext.io.atomic import atomic_writer, scratch_folder
+from ppocr_ext.io.atomic import scratch_folder, write_bytes
 from ppocr_ext.limits import memory_limit
 from ppocr_ext.recognition import ctc_text
 from ppocr_ext.recognition.doubtful import READS, write_doubtful
@@ -91,8 +91,7 @@ def try_config(inspection: Inspection, files: Files, seconds: float | None, host
     config = load(inspection.out / CONFIG)
     base = inspection.plan.base
     picture = _look(config, inspection, host)
-    with atomic_writer(inspection.out / "look.png") as stream:
-        stream.write(picture)
+    write_bytes(inspection.out / "look.png", picture)
     if seconds is None:
         fix = " && ".join(f"ppocr-ext weights get {name}" for name in base.missing)
         names = ", ".join(base.missing)
@@ -220,8 +219,7 @@ def _with_some(config: Config, data: Data, *more: Path) -> Config:
         lines = [line for file in (data.labels, *more) for line in read_raw_lines(file)]
         count = min(len(lines), JUDGED)
         some = scratch_folder() / "some.txt"
-        with atomic_writer(some) as stream:
-            stream.writelines(lines[number * len(lines) // count] for number in range(count))
+        write_bytes(some, b"".join(lines[number * len(lines) // count] for number in range(count)))
         values |= {"Eval.dataset.label_file_list": [str(some)], "Eval.dataset.data_dir": str(data.folder)}
         if config.at("Eval.dataset.name") not in OF_LABEL_FILES:
             values["Eval.dataset.name"] = "SimpleDataSet"

@@ -27,7 +27,7 @@ from ppocr_ext.first_run.decisions import DIRECTION, WIDENS, Decision, Plan
 from ppocr_ext.first_run.general_lines import general_lines, usable
 from ppocr_ext.first_run.inspect import Inspection, line_source
 from ppocr_ext.first_run.split import OWN_SPLIT
-from ppocr_ext.io.atomic import atomic_writer, write_text
+from ppocr_ext.io.atomic import atomic_writer, write_bytes, write_text
 from ppocr_ext.io.resources import shown_path
 from ppocr_ext.limits import usable_cores
 from ppocr_ext.messages import printable, yaml_text
@@ -368,8 +368,7 @@ def _write_lists(inspection: Inspection, read: ImageReader | None, left_out: Cou
                 if read is not None:
                     stem = PurePosixPath(sample.image.replace("#", "_")).with_suffix("")
                     name = f"crops/{stem}_{number}.png"
-                    with atomic_writer(inspection.out / name, sync=False) as stream:
-                        stream.write(content)
+                    write_bytes(inspection.out / name, content, sync=False)
                 streams[code].write(f"{name}\t{sample.text}\n".encode())
                 counts[SPLITS[code]] += 1
     return counts

@@ -144,7 +144,8 @@ def _check_machine(
         _, charset = _resolved(config, host)
         if args.data == "none" or wrong or charset is None:
             return wrong
-        modes = _modes(config, args.role)
+        of_role = ("Train", "Eval") if args.role == "train" else ("Eval",)
+        modes = [mode for mode in of_role if config.get(mode)]
         frames = dict.fromkeys(modes, FrameCounts({}))
         if plugin_names(config) and not args.import_plugins:
             print("dry step: skipped, since plugins are not imported (--import-plugins)")
@@ -165,10 +166,6 @@ def _check_machine(
             name = config.at(f"{mode}.dataset.name", None)
             print(f"{mode.lower()} data: not checked, {name} makes it itself")
     return wrong
-
-
-def _modes(config: Config, role: str) -> list[str]:
-    return [mode for mode in (("Train", "Eval") if role == "train" else ("Eval",)) if config.get(mode)]
 
 
 def dry_check(

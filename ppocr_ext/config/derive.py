@@ -279,6 +279,12 @@ def model_paths(config: Config) -> list[_Path]:
     return [("Architecture", *name) for name in names]
 
 
+def named_weights(config: Config) -> dict[str, Any]:
+    """Return the weights that a training begins from, by the keys that name them."""
+    own = (dotted((*path, "pretrained")) for path in model_paths(config))
+    return {key: value for key in ("Global.pretrained_model", *own) if (value := config.at(key, None))}
+
+
 def has_one_width(config: Config) -> bool:
     """Return True if a network reads images of one width alone, so that wider images fail or do not help.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import fcntl
 import json
 import logging
 import os
@@ -14,15 +15,11 @@ from pathlib import Path
 from ppocr_ext.checkpoint.checkpoints import checkpoint_prefix
 from ppocr_ext.checkpoint.files import finish_saves, names_in
 from ppocr_ext.config import Config
+from ppocr_ext.config.derive import named_weights
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.io.atomic import own_file
 from ppocr_ext.messages import LOG, run_command, shortened
 from ppocr_ext.report.run_folder import RECORD_FILE, read_record, status_of
-
-try:
-    import fcntl
-except ImportError:  # not on Windows
-    fcntl = None  # type: ignore[assignment]
 
 LOCK_FILE = ".lock"
 
@@ -33,8 +30,8 @@ def locked_folder(
 ) -> Iterator[None]:
     """Create ``folder`` if needed, lock it against other trainings, and finish or remove what killed saves left.
 
-    The system frees the lock when the process ends, in whatever way. If the system has no locks (some network file
-    systems, Windows), the log has a line about it.
+    The system frees the lock when the process ends, in whatever way. If the system has no locks, as some network file
+    systems, the log has a line about it.
 
     Args:
         folder: the folder of a run.
@@ -70,7 +67,7 @@ def locked_folder(
 
 def _lock(file: Path, option: str, level: int) -> int | None:
     """Return the handle of the locked file; None if the system has no locks."""
-    while fcntl is not None:
+    while True:
         handle = own_file(file, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -94,8 +91,6 @@ def _lock(file: Path, option: str, level: int) -> int | None:
             os.write(handle, json.dumps(holder).encode())
             return handle
         os.close(handle)
-    LOG.log(level, "%s: this system has no file locks, so that a second training there is not noticed.", file)
-    return None
 
 
 def _is_at(file: Path, handle: int) -> bool:
@@ -157,13 +152,10 @@ def check_folder(
 
 
 def _require_other_weights(folder: Path, config: Config) -> None:
-    models = config.at("Architecture.Models", default=None) or {}
-    paths = {"Global.pretrained_model", *(f"Architecture.Models.{name}.pretrained" for name in models)}
-    for path in sorted(paths):
-        weights = config.at(path, default=None)
-        if weights and _is_in(folder, weights):
+    for key, weights in named_weights(config).items():
+        if _is_in(folder, weights):
             raise ConfigError(
-                f"{path}: --overwrite would remove {weights}, which the run starts from. Fix: give another "
+                f"{key}: --overwrite would remove {weights}, which the run starts from. Fix: give another "
                 f"Global.save_model_dir.",
                 code="folder_holds_run",
             )

@@ -23,6 +23,7 @@ from ppocr_ext.checkpoint.weight_match import WeightMatch, match_weights
 from ppocr_ext.checkpoint.weight_sources import ReleasedSource, find_source
 from ppocr_ext.checkpoint.weights import load_weights
 from ppocr_ext.config import Config, load, read_old_charset
+from ppocr_ext.config.derive import named_weights
 from ppocr_ext.config.global_keys import shown
 from ppocr_ext.errors import ConfigError, WeightsError, error_below
 from ppocr_ext.messages import LOG, did_you_mean, is_misspelling, near_match
@@ -80,7 +81,9 @@ def official_records(config: Config, loaded: Iterable[str], checkpoint: Checkpoi
     if checkpoint is not None and (file := checkpoint.prefix.with_name("config.yml")).is_file():
         with suppress(ConfigError):  # the file may be somebody else's
             before |= _records(load([file]))
-    kept = {name: dict(before[name]) for name in before.keys() & _named(config)}
+    kept = {
+        name: dict(before[name]) for name in before.keys() & set(map(str, named_weights(config).values()))
+    }
     return dict(sorted({**kept, **records}.items()))
 
 
@@ -100,13 +103,6 @@ def _records(config: Config) -> Records:
             code="bad_value",
         )
     return records
-
-
-def _named(config: Config) -> set[str]:
-    """Return the names and paths of weights in the config."""
-    models = config.at("Architecture.Models", default=None) or {}
-    paths = ["Global.pretrained_model", *(f"Architecture.Models.{name}.pretrained" for name in models)]
-    return {str(value) for value in (config.at(path, default=None) for path in paths) if value}
 
 
 def load_model_weights(

@@ -7,7 +7,7 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
 from posixpath import dirname, join, normpath
@@ -94,19 +94,20 @@ class PageSizeError(ValueError):
     """A page has another shape than when it was labelled."""
 
 
-def page_scale(box: Fields, size: tuple[int, int] | None) -> Corner:
+def page_scale(box: Fields, size_of: Callable[[], tuple[int, int] | None]) -> Corner:
     """Return how many times wider and higher a page is than its label file says.
 
     Args:
         box: with the size of the page that was labelled, if the label file states it.
-        size: width and height of the page; None if they cannot be read.
+        size_of: returns width and height of the page; None if they cannot be read. It is called if a size is stated.
 
     Raises:
         PageSizeError: the page has another shape.
         TypeError, ValueError: the stated size is no number.
     """
     stated = [float(first_of(box, (f"original_{side}", f"page_{side}")) or 0) for side in ("width", "height")]
-    if size is None or not min(stated) >= 1:
+    size = size_of() if min(stated) >= 1 else None
+    if size is None:
         return 1.0, 1.0
     scale = size[0] / stated[0], size[1] / stated[1]
     # rounding, and a seam that is cut off, change little

@@ -285,7 +285,7 @@ def _entry(
         return Sample(image, row.text, row.place, split, page_of_crop(image))
     try:
         box, is_moved = corners(row.box, row.text)
-        across, along = page_scale(row.box, listing.image_size(image))
+        across, along = page_scale(row.box, partial(listing.image_size, image))
     except PageSizeError as error:
         return Skipped("page_size", row.place, f"{image}: {error}", image)
     except (KeyError, TypeError, ValueError):

@@ -158,7 +158,7 @@ def test_images_that_chose_the_checkpoint_are_refused(
     (files / "val.txt").write_text("2.png\tother\n", encoding="utf-8")
     (files / "general.txt").write_text("2.png\tother\n", encoding="utf-8")
     assert run(files, *chosen) == 0
-    assert "; and, as Eval.general, " in (files / "out.html").read_text()
+    assert "; and, as Eval.general, " in (files / "out" / "confusions.html").read_text()
     (files / "general.txt").write_text("mine.png\tany\n", encoding="utf-8")
     capsys.readouterr()
     assert run(files, *chosen, "--data-dir", str(files)) == 2

@@ -17,12 +17,12 @@ MODULES = house.modules()
 # A change that needs more raises them in its own commit, and says what for.
 MOST = {
     "working statements": 24_981,
-    "all statements": 31_734,
-    "tokens": 356_300,
-    "files": 270,
-    "lines of tests": 45_298,
-    "lines of tools": 6_597,
-    "words of English prose": 23_965,
+    "all statements": 31_810,
+    "tokens": 359_200,
+    "files": 272,
+    "lines of tests": 46_300,
+    "lines of tools": 6_590,
+    "words of English prose": 25_150,
     "words of tables": 8_626,
     "pages": 15,
 }

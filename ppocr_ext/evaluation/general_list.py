@@ -105,6 +105,7 @@ class GeneralList:
         text = (
             "of {lines:,} lines that did not choose, {before:.2%} before and {after:.2%} with the best weights: "
             "{lost} lost, {won} won; at most {most_lost:.2%} are lost (95 %)"
+            + ("; a rise proves nothing if lines of this kind train" if found["won"] > found["lost"] else "")
         )
         if 0 < self._max_drop < min(1.0, found["most_lost"]):
             text += f"; to show {self._max_drop:.2%} takes about {changes.items_to_exclude(self._max_drop):,} lines"

@@ -165,7 +165,7 @@ def path_hint(name: str) -> str:
     """Return the right form of a missing path with ``\\``, ``D:``, ``~`` or spaces at its ends; empty for others."""
     # Path.expanduser would drop "./", and fail for an unknown user
     right = os.path.expanduser(name.strip().replace("\\", os.sep))  # noqa: PTH111
-    if os.name != "nt" and re.match("[A-Za-z]:/", right):
+    if re.match("[A-Za-z]:/", right):
         return f" It is a path of Windows; in WSL it is {f'/mnt/{right[0].lower()}{right[2:]}'!r}."
     return did_you_mean(None if right == name else right)
 

@@ -6,6 +6,7 @@ official_weights.json has the table; its `sources` name the file and the release
 from __future__ import annotations
 
 import datetime
+import fcntl
 import hashlib
 import json
 import os
@@ -32,11 +33,6 @@ from ppocr_ext.messages import LOG, did_you_mean, near_match
 
 # endings of the names of repositories that have weights in the other format
 _SAFETENSORS = ("_safetensors", "-safetensors")
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 _OTHER_CONFIGS = {"ch_SVTRv2_rec": "svtrv2/teacher.yml", "ch_RepSVTR_rec": "svtrv2/student.yml"}
 TIMEOUT = 30  # seconds without a byte
@@ -135,7 +131,7 @@ class OfficialWeights:
     def fetch(self) -> Path:
         """Return the file; download it if it is not in the cache folder.
 
-        If several processes ask at once, one downloads and the others wait (not on Windows, which lacks such locks).
+        If several processes ask at once, one downloads and the others wait.
 
         Raises:
             WeightsError: the file cannot be downloaded, holds no weights, or differs from its digest. The message has
@@ -284,8 +280,6 @@ def other_format(path: str | Path) -> str | None:
 
 def _wait_for(lock: IO[str], weights: OfficialWeights) -> None:
     """Take the lock; the system frees it when the process ends, even if it is killed."""
-    if fcntl is None:
-        return
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -140,8 +140,8 @@ def _signals_wait() -> Iterator[None]:
         yield
         return
     waiting: list[int] = []
-    numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    before = {number: signal.getsignal(number) for number in numbers}
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before: dict[int, Any] = {number: signal.getsignal(number) for number in signals}
     handled = [number for number, handler in before.items() if callable(handler)]
     for number in handled:
         signal.signal(number, lambda received, frame: waiting.append(received))

@@ -22,7 +22,7 @@ _LAST_REPEATED = 1.0  # seconds after the first signal; the handlers stay until 
 
 def termination_signals() -> list[signal.Signals]:
     """Return the signals that ask a process to end: SIGTERM, and SIGHUP (terminal closed) unless it is ignored."""
-    if not hasattr(signal, "SIGHUP") or signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # Windows; `nohup`
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # `nohup`
         return [signal.SIGTERM]
     return [signal.SIGTERM, signal.SIGHUP]
 
@@ -53,8 +53,7 @@ def deferred_signals(on_signal: Callable[[int], None]) -> Iterator[None]:
                 if before is not None:  # None: a handler that was not set from Python
                     handlers.callback(signal.signal, number, before)
                 # Without this, a signal would be an error in Paddle's communication with other processes.
-                if hasattr(signal, "siginterrupt"):  # not on Windows
-                    signal.siginterrupt(number, False)
+                signal.siginterrupt(number, False)
         yield
         # The same signal, sent again, must not end what follows.
         if first is not None and first[0] != signal.SIGINT:

@@ -5,7 +5,6 @@ The host's own loops run over these samples, stage by stage; docs/architecture.m
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
@@ -155,8 +154,7 @@ def _run_stages(step: DryStep, batches: Mapping[str, DryBatch | None]) -> None:
                 Reader(step, "PostProcess", decoder, batch),
                 Reader(step, "Metric", metric, batch),
             ]
-            # The host leaves out the last batch on Windows.
-            entries = _Batches([batch.entries] * (2 if os.name == "nt" else 1))
+            entries = _Batches([batch.entries])
             with suppress(StageFailed):
                 if losses is not None and mode == "Train":
                     _train(step, losses, batch, entries, readers)

@@ -78,7 +78,7 @@ def ending_with_launcher() -> Iterator[None]:
     """
     done = threading.Event()
     watch = None
-    if "PADDLE_LOCAL_RANK" in os.environ and hasattr(signal, "alarm"):  # not on Windows
+    if "PADDLE_LOCAL_RANK" in os.environ:
         watch = threading.Thread(target=_watch, args=(os.getppid(), done), daemon=True)
         watch.start()
     try:

@@ -250,8 +250,7 @@ class Watch:
                 self._end(lost)
 
     def _end(self, lost: str) -> None:
-        if hasattr(signal, "alarm"):  # the folder of the run may be on a machine that cannot be reached
-            signal.alarm(_RECORD_WITHIN)
+        signal.alarm(_RECORD_WITHIN)  # the folder of the run may be on a machine that cannot be reached
         if self._found:
             with suppress(ProcessError):
                 self._peers.board.add("ended", 1)

@@ -306,10 +306,9 @@ def team() -> Team:
                 _START_WITHIN,
             )
         # Within the call, Paddle lets no code of Python run. The signal of the alarm ends this process.
-        alarm = getattr(signal, "alarm", lambda seconds: None)  # not on Windows
-        alarm(_START_WITHIN)
+        signal.alarm(_START_WITHIN)
         _TEAM.append(Team(core.create_or_get_global_tcp_store(), dist.get_rank(), size))
-        alarm(0)
+        signal.alarm(0)
     return _TEAM[0]
 
 

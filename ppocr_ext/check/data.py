@@ -81,10 +81,6 @@ def _check_general(check: ConfigCheck) -> None:
     """Check ``Eval.general``: a dataset, whose other keys are those of ``Eval.dataset``, and a limit."""
     path = ("Eval", "general")
     _check_lines(check, path, ("dataset", "max_drop"))
-    general, own = (check.at(*part, "dataset", "label_file_list") for part in (path, ("Eval",)))
-    if general is not None and general == own:
-        text = "these are the lines of Eval, which do not show what is forgotten. Fix: give lines of other kinds."
-        check.warning((*path, "dataset"), "conflicting_keys", text)
     check.check_value((*path, "max_drop"), ValueRule("number", least=0, most=1))
 
 

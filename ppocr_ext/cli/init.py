@@ -160,6 +160,7 @@ def _write(args: argparse.Namespace, inspection: Inspection, content: dict[str, 
     from ppocr_ext.io.atomic import write_text
 
     import_paddle()
+    from ppocr_ext.first_run.own_files import remove_lists
     from ppocr_ext.first_run.trial import try_config, try_steps
     from ppocr_ext.host import open_host
     from ppocr_ext.run.logs import quiet_host
@@ -176,6 +177,7 @@ def _write(args: argparse.Namespace, inspection: Inspection, content: dict[str, 
         _say(args, changed_lines(inspection, plan))
         inspection = replace(inspection, plan=plan)
         _say(args, ["files are written, lines are drawn, and weights read some …"])
+        remove_lists(args.out)
         files = write_first_run(inspection, args.again)
         trial = try_config(inspection, files, seconds, args.host)
     except BaseException:

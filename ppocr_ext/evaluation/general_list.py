@@ -51,10 +51,9 @@ class GeneralList:
         contents = (b"".join(np.asarray(part).tobytes() for part in each) for each in samples)
         self._digests = [sha256(content).hexdigest() for content in contents]
         self.digest = sha256("".join(sorted(self._digests)).encode()).hexdigest()
-        delimiter = of_general(run.context.config).at("Eval.dataset.delimiter", "\t")
-        names = chain(image_names(loader.dataset, delimiter), repeat(""))
-        named = zip(self._digests, map(page_of_crop, names), strict=False)
-        self._pages = {digest: page or digest for digest, page in named}
+        names = image_names(loader.dataset, of_general(run.context.config).at("Eval.dataset.delimiter", "\t"))
+        named = zip(self._digests, chain(names, repeat("")), strict=False)
+        self._pages = {digest: page_of_crop(name) or digest for digest, name in named}
         order = sorted(range(len(self._digests)), key=self._digests.__getitem__)
         self.chooses = min(_MOST, (len(order) + 1) // 2)
         self.reports = len(order) - self.chooses

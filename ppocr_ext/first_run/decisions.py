@@ -197,8 +197,9 @@ def decide(facts: Facts, base: Base, out: Path, characters: str | None = None, c
     file = base.config.at(DICTIONARY, None) if dictionary is None else shown_path(out / "dict.txt")
     length = _max_length(facts, base)
     learned = not base.is_from_nothing
-    known = base.charset.characters if base.charset else ()
-    keeps = base.is_released and set(facts.characters) <= {*known, " "}
+    keeps = (
+        base.is_released and base.charset is not None and not base.charset.unknown("".join(facts.characters))
+    )
     drawn = 0 if learned or not can_draw else max(0, DRAWN - facts.samples)
     lines = facts.samples + drawn
     share = float(f"{min(1 - _SHARE, drawn / lines):.2g}")

@@ -20,7 +20,11 @@ from ppocr_ext.sources.samples import SPLITS
 
 OWN = (  # all that is written, and replaced if it is written anew
     *(CONFIG, NETWORK, "dict.txt", "doubtful.tsv", "look.png", "init.html", "crops", "drawn"),
-    *("general", *(f"{name}.txt" for name in (*SPLITS, "drawn", "more", "general", "general_taught"))),
+    *(
+        "general",
+        "general_taught",
+        *(f"{name}.txt" for name in (*SPLITS, "drawn", "more", "general", "general_taught")),
+    ),
 )
 
 
@@ -37,6 +41,12 @@ def require_free(out: Path, force: bool) -> None:
                 code="folder_exists",
             )
         require_own(out, OWN, RECORD)
+
+
+def remove_lists(out: Path) -> None:
+    """Remove the lists of an earlier command, since lines of one that is not written anew may train now."""
+    for file in (out / name for name in OWN if name.endswith(".txt")):
+        file.unlink(missing_ok=True)
 
 
 def require_unread(inspection: Inspection) -> None:

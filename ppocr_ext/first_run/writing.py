@@ -50,7 +50,7 @@ _OF_BASE = ("name", "label_file_list", "ratio_list", "data_dir", "delimiter", "d
 GENERAL_LINES = 1_800  # that are drawn to judge; half as many are drawn to train
 _SHORT, _LONG = 2, 10  # characters of them, unless labels are shorter or longer, and as far as they fit
 MAX_DROP = 0.01  # of the user's general list
-MAX_DROP_DRAWN = 0.03  # drawn lines fall by more than photographed words (docs/results.md, What it forgets)
+MAX_DROP_DRAWN = 0.05  # drawn lines fall by more than photographed words (docs/results.md, What it forgets)
 JUDGED = 500  # samples of a list that are read before the training, and labels whose loss is computed
 
 

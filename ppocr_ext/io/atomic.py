@@ -32,7 +32,7 @@ from ppocr_ext.limits import open_descriptor, read_json_object
 _TEMPORARY = re.compile(r"\..+\.(?:(?P<process>\d+)(?:-(?P<machine>[0-9a-f]{8}))?|[a-z0-9_]{8})\.tmp")
 # how a file begins that a command of this package writes and may replace: a page, a picture, a table of readings
 _OWN = re.compile(
-    rb'(<meta name="generator" content="|Software\0|<!-- )ppocr-ext|\Aimage\t(label\t)?prediction\t'
+    rb'(<meta name="generator" content="|Software\0|<!-- )ppocr-ext|\Aimage\t(label\t)?prediction\t(?![^\n]*\tgroup)'
     rb'|\A{"image": [^\n]*, "confidence": '
 )
 _NO_FILE = (errno.ELOOP, errno.EINVAL, errno.ENXIO)  # a link; a device or a socket; a pipe that nobody reads
@@ -218,7 +218,8 @@ def require_own(folder: Path, names: Iterable[str], record: str) -> None:
     for name, content in digests(folder, names).items():
         if own.get(name) != content and (name != record or not own):
             raise DataError(
-                f"{folder / name} would be replaced, and is not as it was written here: it is yours, or was changed. "
+                f"{folder / name} would be replaced, and is not as it was written here: it is yours, was changed, or "
+                "its command was stopped. "
                 "Fix: give another folder, or move it away.",
                 code="file_exists",
             )

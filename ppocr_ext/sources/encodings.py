@@ -13,6 +13,14 @@ UNKNOWN = "latin-1"  # in place of an encoding that is not known: it decodes any
 _ALONE = re.compile(rb"(?<![\x80-\xff])[\x80-\xff](?![\x80-\xff])")  # as accented letters stand in Latin-1
 _LETTER = re.compile(r"[^\W\0-\x7f]")
 _LEAST = 0.25  # share of usual letters; ten words drawn evenly from a large dictionary of Chinese have 0.33
+_LEAST_OF_NAMES = 0.05
+_RARE = re.compile(  # all but ASCII, punctuation and the first level of GB2312
+    r"[^\0-\x7f"
+    + b"".join(
+        bytes((row, cell)) for row in (*range(0xA1, 0xA4), *range(0xB0, 0xD8)) for cell in range(0xA1, 0xFF)
+    ).decode("gb2312", "ignore")
+    + "]"
+)
 _JAPANESE = (  # kana and the most frequent kanji
     "ぁあぃいぅうぇえぉおかがきぎくぐけげこごさざしじすずせぜそぞただちぢっつづてでとどなにぬねのはばぱひびぴふぶぷへべぺほぼぽ"
     "まみむめもゃやゅゆょよらりるれろわをんァアィイゥウェエォオカガキギクグケゲコゴサザシジスズセゼソゾタダチヂッツヅテデト"
@@ -67,7 +75,10 @@ def encoding_of(blocks: Callable[[], Iterator[bytes]]) -> str:
     if 2 * sum(len(_ALONE.findall(block)) for block in blocks()) > high:
         return UNKNOWN
     second, best = sorted([(0.0, UNKNOWN), (0.0, UNKNOWN), *_shares(blocks)])[-2:]
-    return best[1] if best[0] > max(_LEAST, 2 * second[0]) else UNKNOWN
+    rare = (len(_RARE.findall(text)) for text in codecs.iterdecode(blocks(), "gb18030"))
+    # names and dishes have few of its usual letters, but letters of GB2312's first level
+    least = _LEAST_OF_NAMES if best[1] == "gb18030" and 3 * sum(rare) <= high else _LEAST
+    return best[1] if best[0] > max(least, 2 * second[0]) else UNKNOWN
 
 
 def _shares(blocks: Callable[[], Iterator[bytes]]) -> Iterator[tuple[float, str]]:

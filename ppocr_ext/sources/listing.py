@@ -291,7 +291,11 @@ class Listing:
             if file not in self.encodings:
                 encoding = encoding_of(partial(_blocks, stream))
                 if file in self.image_beside and self._encoding_beside in USUAL:
-                    encoding = self._encoding_beside
+                    stream.seek(0)
+                    text = stream.read(MAX_TEXT_BYTES).decode("utf-8", "replace")
+                    # what is UTF-8 by chance has letters of two bytes
+                    if "\ufffd" in text or max(text, default="") < "\u0800":
+                        encoding = self._encoding_beside
                 self.encodings[file] = encoding
             if self.encodings[file] == UNKNOWN:
                 raise DataError(

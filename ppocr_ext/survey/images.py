@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import io
-import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
-from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
@@ -160,7 +158,9 @@ def survey_images(
     looks: list[_Look] = []
     unusable: set[str] = set()
     tally = Tally()
-    chosen = list(islice(samples, 0, None, max(1, math.ceil(total / most))))
+    # one of each part of the same length, at places that no fault in turns has
+    numbers = {int((n + n * 0.618 % 1) * max(1.0, total / most)) for n in range(min(most, total))}
+    chosen = [sample for number, sample in enumerate(samples) if number in numbers]
     bar = tqdm(chosen, "images", unit=" images", disable=None, leave=False)
     with ThreadPoolExecutor(threads) as pool:
         for sample, (look, issue) in zip(bar, pool.map(partial(_look, read), chosen), strict=True):

@@ -135,12 +135,6 @@ def test_lines_of_one_page_show_less_than_lines_that_stand_alone(kept, captchas,
     assert 0.2 < most_lost[0] < most_lost[1] < 1
 
 
-def test_a_list_that_is_that_of_eval_is_named(kept, caplog):
-    same = {"Eval.general.dataset.label_file_list": list(kept().at("Eval.dataset.label_file_list"))}
-    Run.build(kept(**same), "eval", weights_of="Student")
-    assert "the lines of Eval" in caplog.text
-
-
 def test_weights_that_keep_the_list_are_the_best_as_without_it(kept, forgetting, tmp_path):
     forgetting(0.0)
     assert train(kept()).status == "finished"

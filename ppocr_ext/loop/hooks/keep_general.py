@@ -85,8 +85,9 @@ class KeepGeneral(Hook):
         """Return the weights before the training; they are in the run folder, since a resumed run needs them too."""
         own = self._folder / BEFORE
         resumed = self._run.context.checkpoint
+        if resumed is None or resumed.prefix.parent.resolve() != self._folder.resolve():
+            remove_checkpoints(own.parent, [BEFORE])  # of another run
         if resumed is None:
-            remove_checkpoints(own.parent, [BEFORE])
             weights = {name: tensor.numpy() for name, tensor in self._exact(self._tensors).items()}
         else:
             weights = weights_before(resumed)
@@ -136,6 +137,7 @@ class KeepGeneral(Hook):
         LOG.info("%s", f"{SECTION}: {general:.2%} ({self._state['before']:.2%} before)")
         accepted = general >= least_general(self._state["before"], self._max_drop)
         accepted = accepted and (accuracy, general) >= self._to_reach()
+        self._state["is_other"] = self._state["is_other"] and not accepted
         return accepted, {GENERAL: general, DROP: self._state["before"] - general}
 
     def _to_reach(self) -> tuple[float, float]:
@@ -165,9 +167,10 @@ class KeepGeneral(Hook):
         limits = (least_general(start.general, self._max_drop), lines, max(start.accuracy, reached - chance))
         LOG.info("%s: weights on the way back are read now, by some evaluations of %d lines", SECTION, lines)
         points = read_way(self._tensors, (self._before, last), read, *limits)
-        best = best_blend(points, *limits)
         # the best weights so far may be elsewhere, or have lost what another list has
         is_known = (self._folder / f"{BEST}.pdparams").is_file() and not self._state["is_other"]
+        best = best_blend(points, *limits)
+        best = best if is_known or best.accuracy >= start.accuracy else start
         if is_new := bool(best.share and best.accuracy >= limits[2]) or not is_known:
             self._chosen = blended(self._before, last, best.share)
         report = {}
@@ -178,8 +181,13 @@ class KeepGeneral(Hook):
         if is_new:
             # the lines that chose would promise too much
             was, now = report.get("before", start.general), report.get("after", best.general)
-            found = {GENERAL: now, DROP: was - now, "share": best.share}
-            self.loop.save_best({**metrics[best.share], **found}, is_start=not best.share)
+            found = {
+                **metrics.get(best.share, {self._indicator: start.accuracy}),
+                GENERAL: now,
+                DROP: was - now,
+                "share": best.share,
+            }
+            self.loop.save_best(found, is_start=not best.share)
             LOG.info("%s: the best checkpoint has the weights of %s", SECTION, best)
         write_text(self._folder / POINTS, blend_record(start.general, self._max_drop, points, report))
         if is_start(self.loop.best):
@@ -194,14 +202,13 @@ class KeepGeneral(Hook):
         if gained := [each.general for each in points if each.share and each.accuracy >= start.accuracy]:
             drop = math.ceil(1e4 * (start.general - max(gained))) / 1e4
             words = ("--max-drop", f"{drop:g}", "--out", self._folder / "kept")
-            line = command_line(
+            fix += ", or allow more: " + command_line(
                 "blend",
                 self._folder,
                 self._folder / "latest",
                 *words,
                 host=self._run.context.options.host_path,
             )
-            fix += f", or allow more: {line}"
         return (
             "no weights of this training read as many new lines as those before, and lose at most "
             f"{self._max_drop:.2%} of {SECTION}. {fix}"

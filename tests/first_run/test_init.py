@@ -612,6 +612,14 @@ def test_a_released_model_teaches_a_student_with_a_dictionary_of_its_own(
     assert "no issues" in checked
 
 
+def test_no_list_of_an_earlier_init_stays(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said(capsys, "init", photos, "--test")
+    assert Path("my/test.txt").is_file()
+    said(capsys, "init", photos, "--force")  # its lines train now
+    assert not Path("my/test.txt").exists()
+    assert "test.txt" not in json.loads(Path("my/init.json").read_text("utf-8"))["files"]
+
+
 def test_a_model_on_this_machine_is_offered(
     photos: Path, tiny_release: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,6 +78,24 @@ def test_the_letters_that_come_out_decide_the_encoding(tmp_path: Path, encoding:
     assert [note for note in source.notes if encoding.upper() in note]
 
 
+def test_names_in_chinese_have_few_usual_letters(tmp_path: Path) -> None:
+    names = (
+        "欧阳娜 诸葛亮 司马懿 慕容雪 赵敏 刘备 孙悟空 林黛玉 贾宝玉 薛蟠 王熙凤 李逵 武松 宋江 鲁智深".split()
+    )
+    texts = {f"{number}.jpg": name for number, name in enumerate(names)}
+    images(tmp_path, texts)
+    write(tmp_path, "l.csv", f"image,text\n{quoted(texts)}", "gb18030")
+    assert texts_of(recognise(tmp_path)) == texts
+
+
+def test_a_text_in_utf_8_stays_so_among_others(tmp_path: Path) -> None:
+    texts = {f"{number}.jpg": f"京A{number:05}" for number in range(12)}
+    images(tmp_path, texts)
+    for number, text in enumerate(texts.values()):
+        write(tmp_path, f"{number}.txt", text, "utf-8" if number == 5 else "gb18030")
+    assert texts_of(recognise(tmp_path)) == texts
+
+
 @pytest.mark.parametrize("name", ["l.txt", "l.csv", "a.txt"])
 @pytest.mark.parametrize("encoding", OTHERS)
 def test_another_encoding_is_refused(tmp_path: Path, encoding: str, name: str) -> None:

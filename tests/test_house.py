@@ -18,11 +18,11 @@ MODULES = house.modules()
 MOST = {
     "working statements": 24_981,
     "all statements": 31_810,
-    "tokens": 359_400,
+    "tokens": 359_500,
     "files": 272,
     "lines of tests": 46_300,
     "lines of tools": 6_590,
-    "words of English prose": 25_200,
+    "words of English prose": 25_250,
     "words of tables": 8_626,
     "pages": 15,
 }

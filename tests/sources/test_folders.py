@@ -79,9 +79,23 @@ def test_the_letters_that_come_out_decide_the_encoding(tmp_path: Path, encoding:
 
 
 def test_names_in_chinese_have_few_usual_letters(tmp_path: Path) -> None:
-    names = (
-        "欧阳娜 诸葛亮 司马懿 慕容雪 赵敏 刘备 孙悟空 林黛玉 贾宝玉 薛蟠 王熙凤 李逵 武松 宋江 鲁智深".split()
-    )
+    names = [
+        "欧阳娜",
+        "诸葛亮",
+        "司马懿",
+        "慕容雪",
+        "赵敏",
+        "刘备",
+        "孙悟空",
+        "林黛玉",
+        "贾宝玉",
+        "薛蟠",
+        "王熙凤",
+        "李逵",
+        "武松",
+        "宋江",
+        "鲁智深",
+    ]
     texts = {f"{number}.jpg": name for number, name in enumerate(names)}
     images(tmp_path, texts)
     write(tmp_path, "l.csv", f"image,text\n{quoted(texts)}", "gb18030")

@@ -20,10 +20,10 @@ MOST = {
     "all statements": 31_810,
     "tokens": 359_500,
     "files": 272,
-    "lines of tests": 46_300,
+    "lines of tests": 46_400,
     "lines of tools": 6_590,
     "words of English prose": 25_250,
-    "words of tables": 8_626,
+    "words of tables": 8_650,
     "pages": 15,
 }
 ERRORS = {

@@ -112,3 +112,6 @@ def test_what_a_command_has_written_may_be_written_anew(tmp_path: Path) -> None:
     for content in (page("title", "", "").encode(), sheet, *readings):
         file.write_bytes(content)
         check_writable(file)
+    file.write_bytes(b"image\tlabel\tprediction\tconfidence\tgroup\n")  # groups are written by hand
+    with raises_code(DataError, "file_exists"):
+        check_writable(file)

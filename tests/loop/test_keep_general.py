@@ -17,8 +17,9 @@ from error_codes import raises_code
 from tiny_runs import StopAfter, metrics
 
 from ppocr_ext.base import Proxy
-from ppocr_ext.checkpoint.checkpoints import Checkpoint
-from ppocr_ext.checkpoint.contents import BEFORE, POINTS, weights_note
+from ppocr_ext.checkpoint.checkpoints import Checkpoint, TrainState
+from ppocr_ext.checkpoint.contents import BEFORE, POINTS, weights_note, write_weights
+from ppocr_ext.checkpoint.files import remove_checkpoints
 from ppocr_ext.checkpoint.weights import full_precision
 from ppocr_ext.errors import ConfigError, DataError, WeightsError
 from ppocr_ext.evaluation.blend import BlendPoint, best_blend, blend_tensors
@@ -234,6 +235,19 @@ def test_without_the_weights_before_nothing_could_be_kept(kept, forgetting, tmp_
     Path(f"{tmp_path / 'run' / BEFORE}.pdparams").unlink()
     with raises_code(WeightsError, "missing_file", BEFORE):
         train(kept(**{"Global.checkpoints": str(tmp_path / "run" / "latest")}))
+
+
+def test_a_run_that_goes_on_in_another_folder_keeps_its_own_weights_before(kept, forgetting, tmp_path):
+    forgetting(0.0)
+    train(kept("other", **{"Global.epoch_num": 1}))
+    prefix = tmp_path / "other" / BEFORE
+    zeros = {name: 0 * value for name, value in Checkpoint(prefix).weights().items()}
+    remove_checkpoints(prefix.parent, [BEFORE])
+    write_weights(prefix, zeros, TrainState())
+    train(kept(), hooks=[StopAfter(3)])
+    train(kept("other", **{"Global.checkpoints": str(tmp_path / "run" / "latest")}), overwrite=True)
+    own, theirs = (Checkpoint(tmp_path / name / BEFORE).weights() for name in ("run", "other"))
+    assert all(np.array_equal(theirs[name], own[name]) for name in own)
 
 
 def test_a_run_without_a_list_replaces_what_one_with_a_list_wrote(kept, forgetting, tmp_path):

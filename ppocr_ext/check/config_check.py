@@ -39,6 +39,7 @@ _ALIASES = {
     "Global.epoch_num": ("epoch", "epochs", "num_epochs", "max_epochs"),
     "Optimizer.lr.learning_rate": ("lr", "learning_rate"),
     "{}.loader.batch_size_per_card": ("batch_size", "train_batch_size", "batch_size_per_gpu"),
+    "Global.pretrained_model": ("pretrain_weights", "pretrain_model", "pretrained_weights"),
     "Global.use_gpu": ("gpu", "cuda"),
     "Global.character_dict_path": ("dict_path", "charset", "charset_path", "dictionary"),
     "Global.save_model_dir": ("output_dir", "out_dir", "save_dir"),

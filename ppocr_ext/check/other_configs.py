@@ -18,6 +18,11 @@ _OTHERS = (
         f"this is a config of OpenOCR, which builds other networks. {_START}",
     ),
     (
+        ("LRScheduler",),
+        f"this is a config of a program for PyTorch, such as PytorchOCR: its schedule is `LRScheduler`, that of "
+        f"PaddleOCR `Optimizer.lr`. {_START}",
+    ),
+    (
         ("Det", "Rec"),
         "this is for a program that finds and reads text: `Det` and `Rec` are nested in it. Fix: train with a file "
         "that has the sections of the recogniser (Global, Architecture, Train, …) at its top.",

@@ -15,6 +15,7 @@ OTHERS: list[tuple[dict[str, Any], str, str]] = [
         "Architecture.Encoder",
         "OpenOCR",
     ),
+    ({"Optimizer": {"lr": 0.001}, "LRScheduler": {"name": "OneCycleLR"}}, "LRScheduler", "PytorchOCR"),
     ({"Global": {"use_det": True}, "Det": {"model_path": "x"}, "Rec": {"model_path": "x"}}, "Det", "`Rec`"),
     (
         {"Global": {}, "PreProcess": {"transform_ops": [{}]}, "PostProcess": {}},

@@ -221,7 +221,7 @@ def assign(node: Node, parts: tuple[str, ...], value: Node, append: bool = False
     if at == len(parts):
         return value
     if node.value is None:
-        node = Node({}, value.place)
+        node = Node({}, node.place)
     if node.is_list:
         return _assign_in_list(node, parts, at, value, append)
     if not node.is_mapping:

@@ -59,6 +59,13 @@ def test_a_computed_value_has_the_place_of_its_source(alone: Path) -> None:
     assert shown.endswith("# computed")
 
 
+def test_an_empty_part_keeps_its_place_if_a_value_in_it_is_computed(tmp_path: Path) -> None:
+    (tmp_path / "a.yml").write_text("Loss:\n  name: MultiLoss\n  loss_config_list:\n  - SARLoss:\n")
+    config = with_class_counts(load([tmp_path / "a.yml"]), Charset(("a",)))
+    assert config.at(f"{LISTED}.SARLoss.ignore_index") == 3
+    assert config.where(f"{LISTED}.SARLoss") == f"{tmp_path / 'a.yml'}:4"
+
+
 def test_values_that_are_put_elsewhere_keep_their_places(alone: Path) -> None:
     config = load([alone])
     moved = Config().with_values({"Loss": [config.at("Loss"), {"new": config.node("Loss.name")}], "a": 1})

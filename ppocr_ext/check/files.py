@@ -39,7 +39,14 @@ def check_dictionary(check: ConfigCheck) -> None:
         return
     except ConfigError:
         return  # use_space_char is neither true nor false, which the check of Global reports
-    if charset.path is not None and charset.unused_lines and not is_shipped_dictionary(charset.path):
+    if charset.path is None:
+        check.warning(
+            _DICTIONARY,
+            "no_dictionary",
+            "no dictionary is given, so the characters are 0-9 and a-z without the space, as in PaddleOCR. Fix: give "
+            "the file of your characters.",
+        )
+    elif charset.unused_lines and not is_shipped_dictionary(charset.path):
         unused = charset.unused_lines
         more = " `export` then writes no ONNX." if charset.characters[-1] == "" else ""
         check.warning(

@@ -30,6 +30,7 @@ from ppocr_ext.messages import LOG, did_you_mean, near_match, path_hint
 from ppocr_ext.registry import BACKBONES, HEADS, Registry
 from ppocr_ext.text_direction import LEFT_TO_RIGHT, default_direction
 
+MAX_DROP = 0.01  # default of Eval.general.max_drop, the share of its accuracy that may be lost
 _LISTED = "Loss.loss_config_list"
 _FEATURES = "return_feats"
 _LENGTH = "max_text_length"
@@ -359,6 +360,8 @@ def _ignore_index_paths(config: Config) -> Iterator[_Path]:
 def resolve_charset(config: Config, find_file: Callable[[str], Path | None]) -> Charset:
     """Return the charset of ``Global.character_dict_path`` and ``Global.use_space_char``.
 
+    Without a dictionary it has 0-9 and a-z, as in PaddleOCR; the config check warns of it.
+
     Args:
         config: the configuration.
         find_file: returns the file for a path of a config, or None; the host looks in the current folder, then in
@@ -372,9 +375,6 @@ def resolve_charset(config: Config, find_file: Callable[[str], Path | None]) -> 
     settings = config.settings
     use_space = settings.use_space_char
     if not name:
-        LOG.warning(
-            "Global.character_dict_path is not set: the default characters 0-9 and a-z are used, without the space."
-        )
         return replace(Charset.default(), drops_unknown=settings.unknown_char == "drop_char")
     path = _dictionary_file(str(name), find_file, config.where("Global.character_dict_path"))
     charset = Charset.from_file(path, use_space, lenient=True)

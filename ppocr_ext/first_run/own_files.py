@@ -20,11 +20,8 @@ from ppocr_ext.sources.samples import SPLITS
 
 OWN = (  # all that is written, and replaced if it is written anew
     *(CONFIG, NETWORK, "dict.txt", "doubtful.tsv", "look.png", "init.html", "crops", "drawn"),
-    *(
-        "general",
-        "general_taught",
-        *(f"{name}.txt" for name in (*SPLITS, "drawn", "more", "general", "general_taught")),
-    ),
+    *("general", "general_taught"),
+    *(f"{name}.txt" for name in (*SPLITS, "drawn", "more", "general", "general_taught")),
 )
 
 

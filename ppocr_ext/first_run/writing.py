@@ -18,6 +18,7 @@ from ppocr_ext.base.parts import OF_LABEL_FILES
 from ppocr_ext.checkpoint.weight_sources import find_source
 from ppocr_ext.config import Config
 from ppocr_ext.config.config_view import from_plain
+from ppocr_ext.config.derive import MAX_DROP
 from ppocr_ext.config.yaml_io import dump
 from ppocr_ext.data.label_file import LabelLine, read_label_file, write_label_file
 from ppocr_ext.data.preprocessing import sampler_scales
@@ -49,7 +50,6 @@ _OF_BASE = ("name", "label_file_list", "ratio_list", "data_dir", "delimiter", "d
 
 GENERAL_LINES = 1_800  # that are drawn to judge; half as many are drawn to train
 _SHORT, _LONG = 2, 10  # characters of them, unless labels are shorter or longer, and as far as they fit
-MAX_DROP = 0.01  # of the user's general list
 MAX_DROP_DRAWN = 0.05  # drawn lines fall by more than photographed words (docs/results.md, What it forgets)
 JUDGED = 500  # samples of a list that are read before the training, and labels whose loss is computed
 

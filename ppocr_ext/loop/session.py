@@ -14,6 +14,7 @@ from ppocr_ext.checkpoint.contents import BEFORE, POINTS
 from ppocr_ext.checkpoint.files import remove_checkpoints
 from ppocr_ext.checkpoint.weights import count_parameters
 from ppocr_ext.config import Config
+from ppocr_ext.config.derive import MAX_DROP
 from ppocr_ext.host import open_host
 from ppocr_ext.loop.adapter import HostLoop
 from ppocr_ext.loop.events import Hook, Outcome
@@ -31,7 +32,7 @@ from ppocr_ext.loop.hooks.weight_checks import CacheUse, TeacherCheck, WeightCha
 from ppocr_ext.loop.launch import MESSAGES, advise_processes
 from ppocr_ext.messages import LOG
 from ppocr_ext.run.context import RunContext
-from ppocr_ext.run.general import MAX_DROP, SECTION
+from ppocr_ext.run.general import SECTION
 from ppocr_ext.run.host_config import folder_of
 from ppocr_ext.run.logs import log_file, quiet_host, set_up_console
 from ppocr_ext.run.machine import ending_with_launcher

@@ -28,7 +28,6 @@ from ppocr_ext.run.loader_setup import open_data
 from ppocr_ext.run.team import Team
 
 SECTION = "Eval.general"
-MAX_DROP = 0.01  # default of its `max_drop`
 
 
 def weights_before(checkpoint: Checkpoint) -> dict[str, Any]:

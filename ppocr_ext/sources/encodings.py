@@ -13,7 +13,7 @@ UNKNOWN = "latin-1"  # in place of an encoding that is not known: it decodes any
 _ALONE = re.compile(rb"(?<![\x80-\xff])[\x80-\xff](?![\x80-\xff])")  # as accented letters stand in Latin-1
 _LETTER = re.compile(r"[^\W\0-\x7f]")
 _LEAST = 0.25  # share of usual letters; ten words drawn evenly from a large dictionary of Chinese have 0.33
-_LEAST_OF_NAMES = 0.05
+_LEAST_OF_NAMES = 0.05  # the same, of names: they have few usual letters
 _RARE = re.compile(  # all but ASCII, punctuation and the first level of GB2312
     r"[^\0-\x7f"
     + b"".join(

@@ -25,6 +25,7 @@ HEADS = "Architecture.Head.head_list"
 MISSPELT = [
     ("Global.epohc_num", 3, "epoch_num"),
     ("Global.pretrained", "x", "pretrained_model"),
+    ("Global.pretrain_weights", "x", "Global.pretrained_model"),
     ("Global.epochs", 3, "Global.epoch_num"),
     ("Global.dict_path", "dict.txt", "Global.character_dict_path"),
     ("Architecture.Backbone.dim", [1], "dims"),
@@ -57,6 +58,12 @@ def test_a_misspelt_key_names_the_right_one(
     else:
         (issue,) = (issue for issue in found if issue.code == "unknown_key")
         assert issue.level == "error" and issue.path.startswith(path) and f"{right!r}" in issue.message
+
+
+@pytest.mark.parametrize("key", ["pretrain_weights", "epohc_num"])
+def test_a_misspelt_key_without_a_value_is_a_warning(key: str, one: Config, check: Check) -> None:
+    found = check(one.with_values({f"Global.{key}": None}))
+    assert facts(found) == [("warning", "unknown_key", f"Global.{key}")]
 
 
 MISNAMED = [

@@ -235,3 +235,8 @@ def test_keys_that_the_program_gives_the_optimizer_are_errors(key: str, one: Con
     option = f"Optimizer.{key}=4"
     (issue,) = check(placed(one, option))
     assert (issue.level, issue.path, issue.where) == ("error", f"Optimizer.{key}", f"-o {option}")
+
+
+def test_a_config_without_a_dictionary_is_a_warning(one: Config, check: Check) -> None:
+    found = check(one.with_values({"Global.character_dict_path": None}))
+    assert facts(found) == [("warning", "no_dictionary", "Global.character_dict_path")]
